@@ -1,0 +1,128 @@
+"""The plain pipeline that GlyphFeed is measured against, written as a careful user would write it today.
+
+Pillow decodes, Albumentations letterboxes and normalises, NumPy draws the classic DBNet maps within each polygon's
+padded bounding box. Nothing of `ocr` is used here, so that it can serve as an oracle too.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import albumentations as A  # noqa: N812
+import cv2
+import numpy as np
+import pyclipper
+import torch
+from albumentations.pytorch import ToTensorV2
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+Array = NDArray[Any]
+
+
+def edge_distance(xs: Array, ys: Array, start: Array, end: Array) -> Array:
+    """Distance of a grid of pixels to an edge, by the law of cosines, as DBNet's authors published it."""
+    from_start = np.square(xs - start[0]) + np.square(ys - start[1])
+    from_end = np.square(xs - end[0]) + np.square(ys - end[1])
+    length = np.square(start[0] - end[0]) + np.square(start[1] - end[1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosine = (length - from_start - from_end) / (2 * np.sqrt(from_start * from_end))
+        square_sine = np.nan_to_num(1 - np.square(cosine))
+        distance = np.sqrt(np.maximum(from_start * from_end * square_sine / length, 0))
+    sharp = cosine < 0
+    distance[sharp] = np.sqrt(np.minimum(from_start, from_end))[sharp]
+    return distance
+
+
+def shoelace(polygon: Array) -> tuple[float, float]:
+    """Area and perimeter."""
+    following = np.roll(polygon, -1, axis=0)
+    area = abs(np.sum(polygon[:, 0] * following[:, 1] - polygon[:, 1] * following[:, 0])) / 2
+    return float(area), float(np.linalg.norm(following - polygon, axis=1).sum())
+
+
+def reference_maps(
+    polygons: list[Array], width: int, height: int, shrink_ratio: float = 0.4, low: float = 0.3, high: float = 0.7
+) -> tuple[Array, Array]:
+    """Probability and threshold map, (H, W) float32 each."""
+    prob_map = np.zeros((height, width), dtype=np.float32)
+    band = np.zeros((height, width), dtype=np.float32)
+    for points in polygons:
+        polygon = np.asarray(points, dtype=np.float64).reshape(-1, 2)
+        area, perimeter = shoelace(polygon)
+        if area <= 0:
+            continue
+        distance = area * (1 - shrink_ratio**2) / perimeter
+        offset = pyclipper.PyclipperOffset()
+        whole = np.asarray(points, dtype=np.float32).reshape(-1, 2).astype(np.int32)
+        try:
+            offset.AddPath(whole, pyclipper.JT_ROUND, pyclipper.ET_CLOSEDPOLYGON)
+        except pyclipper.ClipperException:
+            continue
+        pieces = offset.Execute(-distance)
+        if not pieces:
+            continue
+        for piece in pieces:
+            cv2.fillPoly(prob_map, [np.array(piece, dtype=np.int32)], 1.0)
+        _raise_band(band, polygon, distance)
+    return prob_map, band * (high - low) + low
+
+
+def _raise_band(band: Array, polygon: Array, distance: float) -> None:
+    height, width = band.shape
+    left, top = np.maximum(np.floor(polygon.min(axis=0) - distance), 0).astype(int)
+    right, bottom = np.minimum(np.ceil(polygon.max(axis=0) + distance), (width - 1, height - 1)).astype(int)
+    if right < left or bottom < top:
+        return
+    xs, ys = np.meshgrid(np.arange(left, right + 1, dtype=np.float64), np.arange(top, bottom + 1, dtype=np.float64))
+    nearest = np.full(xs.shape, np.inf)
+    for i in range(len(polygon)):
+        start, end = polygon[i], polygon[(i + 1) % len(polygon)]
+        if not np.array_equal(start, end):
+            np.minimum(nearest, edge_distance(xs, ys, start, end), out=nearest)
+    window = band[top : bottom + 1, left : right + 1]
+    np.maximum(window, (1 - np.clip(nearest / distance, 0, 1)).astype(np.float32), out=window)
+
+
+class ReferenceDataset(torch.utils.data.Dataset[dict[str, Any]]):
+    """Pillow, Albumentations and the maps above; items with the keys of `OCRDataset` that training needs."""
+
+    def __init__(self, image_path: Path, annotation_path: Path, size: int = 640) -> None:
+        pages = json.loads(annotation_path.read_text(encoding="utf-8"))["images"]
+        self.image_path = image_path
+        self.names = list(pages)
+        self.words = [
+            [np.array(word["points"], dtype=np.float32) for word in (page["words"] or {}).values()]
+            for page in pages.values()
+        ]
+        self.transform = A.Compose(
+            [
+                A.LongestMaxSize(max_size=size),
+                A.PadIfNeeded(min_height=size, min_width=size, border_mode=cv2.BORDER_CONSTANT),
+                A.Normalize(),
+                ToTensorV2(),
+            ],
+            keypoint_params=A.KeypointParams(format="xy", remove_invisible=False),
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        with Image.open(self.image_path / self.names[index]) as opened:
+            image = np.array(ImageOps.exif_transpose(opened).convert("RGB"))
+        words = self.words[index]
+        points = np.concatenate(words) if words else np.zeros((0, 2), dtype=np.float32)
+        moved = self.transform(image=image, keypoints=points)
+        vertices = np.asarray(moved["keypoints"], dtype=np.float32).reshape(-1, 2)
+        polygons = np.split(vertices, np.cumsum([len(word) for word in words])[:-1]) if words else []
+        prob_map, thresh_map = reference_maps(polygons, *moved["image"].shape[:0:-1])
+        return {
+            "image": moved["image"],
+            "polygons": [polygon[None] for polygon in polygons],
+            "prob_map": torch.from_numpy(prob_map)[None],
+            "thresh_map": torch.from_numpy(thresh_map)[None],
+            "image_filename": self.names[index],
+        }

@@ -1,0 +1,160 @@
+"""Albumentations transforms as stages: the known ones on the fast path, the others as they are."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.errors import ConfigError
+from ocr.geometry.polygons import Polygons
+from ocr.optional import require
+from ocr.pipeline.prefix import POSITIONS, Letterbox
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.stage import FixedStage, RandomStage, Stage
+
+# With p = 1 and single values for their ranges these draw nothing at random.
+_FIXED = frozenset(
+    {"CenterCrop", "ConditionalNormalize", "Crop", "Equalize", "HorizontalFlip", "InvertImg", "LongestMaxSize", "NoOp"}
+    | {"Normalize", "Pad", "PadIfNeeded", "Resize", "SmallestMaxSize", "ToFloat", "ToGray", "ToRGB", "Transpose"}
+    | {"VerticalFlip"}
+)
+_INTERPOLATIONS = {cv2.INTER_LINEAR: "linear", cv2.INTER_CUBIC: "cubic", cv2.INTER_AREA: "area"}
+# Where a page's points go tells the matrix; more of them than the four needed tell whether there is one.
+_GRID = np.stack(np.meshgrid([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]), axis=-1).reshape(-1, 2)
+
+
+def translate(steps: list[Any]) -> list[Stage]:
+    """Stages for a list that holds Albumentations transforms; letterboxing becomes our own."""
+    albumentations = require("albumentations", "A transform of another library in the list")
+    stages: list[Any] = []
+    for step in steps:
+        if not isinstance(step, FixedStage | RandomStage | albumentations.BasicTransform | albumentations.BaseCompose):
+            raise ConfigError(
+                f"transforms: {step!r} is neither a stage of ocr.pipeline nor an Albumentations transform"
+            )
+        box = _as_letterbox(stages[-1], step) if stages else None
+        stages[-1:] = [box] if box else [*stages[-1:], step]
+    translated: list[Stage] = []
+    for kind, run in groupby(stages, key=_kind):
+        members = tuple(run)
+        if kind == "stage":
+            translated.extend(members)
+        else:
+            translated.append(FixedAlbumentations(members) if kind == "fixed" else RandomAlbumentations(members))
+    return translated
+
+
+def _kind(step: Any) -> str:
+    if isinstance(step, FixedStage | RandomStage):
+        return "stage"
+    return "fixed" if is_fixed(step) else "random"
+
+
+def is_fixed(step: Any) -> bool:
+    """Whether an Albumentations transform gives the same result every time."""
+    if type(step).__name__ not in _FIXED or step.p != 1 or getattr(step, "position", None) == "random":
+        return False
+    return not isinstance(getattr(step, "max_size", None), list | tuple)
+
+
+def _as_letterbox(resize: Any, pad: Any) -> Letterbox | None:
+    """`LongestMaxSize(n)` followed by `PadIfNeeded(n, n)` is a letterbox, where neither asks for anything unusual."""
+    if type(resize).__name__ != "LongestMaxSize" or type(pad).__name__ != "PadIfNeeded":
+        return None
+    size, fill = resize.max_size, np.unique(pad.fill)
+    interpolation = _INTERPOLATIONS.get(cv2.INTER_AREA if resize.area_for_downscale else resize.interpolation)
+    usual = (
+        is_fixed(resize)
+        and is_fixed(pad)
+        and isinstance(size, int)
+        and (pad.min_height, pad.min_width) == (size, size)
+        and pad.border_mode == cv2.BORDER_CONSTANT
+        and str(pad.position) in POSITIONS
+        and len(fill) == 1
+        and 0 <= fill[0] <= 255
+        and float(fill[0]).is_integer()
+        and interpolation is not None
+        # Their INTER_AREA enlarges by it too, ours by linear interpolation.
+        and (interpolation != "area" or (resize.area_for_downscale and resize.interpolation == cv2.INTER_LINEAR))
+    )
+    return Letterbox(size, str(pad.position), int(fill[0]), interpolation or "linear") if usual else None
+
+
+class _Composed:
+    """A run of Albumentations transforms, one copy a thread because they keep state between calls."""
+
+    def __init__(self, transforms: tuple[Any, ...]) -> None:
+        self.transforms = transforms
+        self._local = threading.local()
+
+    def __repr__(self) -> str:
+        return " -> ".join(repr(transform).replace("\n", " ") for transform in self.transforms)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_local"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _local=threading.local())
+
+    def _apply(self, sample: Sample, seed: int) -> Sample:
+        compose = self._compose()
+        compose.set_random_seed(seed)
+        probes = _GRID * (sample.width, sample.height)
+        points = np.concatenate([sample.polygons.vertices, probes.astype(np.float32)])
+        result = compose(image=sample.image, keypoints=points)
+        moved = np.asarray(result["keypoints"], dtype=np.float32).reshape(-1, 2)
+        count = len(sample.polygons.vertices)
+        matrix = _fit(probes, moved[count:].astype(np.float64))
+        polygons = sample.polygons
+        vertices = np.ascontiguousarray(moved[:count])
+        polygons = Polygons(vertices, polygons.offsets, polygons.ignore, polygons.texts)
+        image: NDArray[Any] = result["image"]
+        polygons = polygons.select(polygons.on_page(image.shape[1], image.shape[0]))
+        return replace(sample, polygons=polygons).placed(image, matrix)
+
+    def _compose(self) -> Any:
+        if not hasattr(self._local, "compose"):
+            import copy
+
+            albumentations = require("albumentations", "A transform of another library in the list")
+            self._local.compose = albumentations.Compose(
+                copy.deepcopy(list(self.transforms)),
+                keypoint_params=albumentations.KeypointParams(format="xy", remove_invisible=False),
+            )
+        return self._local.compose
+
+
+class FixedAlbumentations(_Composed, FixedStage):
+    """Transforms that draw nothing at random."""
+
+    def __call__(self, sample: Sample) -> Sample:
+        return self._apply(sample, 0)
+
+
+class RandomAlbumentations(_Composed, RandomStage):
+    """Any other transforms, seeded from the sample's generator."""
+
+    def __init__(self, transforms: tuple[Any, ...]) -> None:
+        super().__init__(transforms)
+        image_only = require("albumentations", "Transforms").ImageOnlyTransform
+        self.moves_geometry = not all(isinstance(transform, image_only) for transform in transforms)
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        return self._apply(sample, int(rng.integers(2**31)))
+
+
+def _fit(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrix that moved the probes: affine where one fits, else the nearest homography."""
+    design = np.column_stack([before, np.ones(len(before))])
+    affine, *_ = np.linalg.lstsq(design, after, rcond=None)
+    if np.abs(design @ affine - after).max() < 0.01:
+        return np.vstack([affine.T, [0, 0, 1]])
+    # Only what is random bends lines, so the way back of a validation page is always exact.
+    homography: Any = cv2.findHomography(before, after)[0]
+    return np.vstack([affine.T, [0, 0, 1]]) if homography is None else np.asarray(homography, dtype=np.float64)

@@ -1,0 +1,125 @@
+"""DBTransforms: a list of transforms, ours or Albumentations', as one path with one cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ocr.errors import ConfigError
+from ocr.geometry.polygons import Polygons
+from ocr.pipeline.batch import image_tensor
+from ocr.pipeline.device import Normalize
+from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.stage import FixedStage, RandomStage, Stage, cut, run
+from ocr.pipeline.suffix import merge_geometry
+
+if TYPE_CHECKING:
+    from ocr.datasets.conditional_normalize import ConditionalNormalize as ConditionalNormalize
+
+NORMALIZE_WHERE = ("host", "device")
+
+
+class DBTransforms:
+    """What happens to a decoded page, in order.
+
+    `transforms` may mix stages of `ocr.pipeline` with any Albumentations transform. What comes before the first
+    random one is fixed and may be cached. A `Normalize` at the end is done in one pass with the conversion to a
+    tensor (`normalize="host"`), or left to the model's device, the image staying uint8 (`normalize="device"`).
+    """
+
+    def __init__(self, transforms: Sequence[Any], keypoint_params: Any = None, normalize: str = "host") -> None:
+        if normalize not in NORMALIZE_WHERE:
+            raise ConfigError(f"normalize={normalize!r} is not one of {', '.join(NORMALIZE_WHERE)}")
+        if getattr(keypoint_params, "format", "xy") != "xy":
+            raise ConfigError(f"keypoint_params.format={keypoint_params.format!r}: polygons are (x, y), so 'xy' it is")
+        steps, self.normalization = _take_normalization(_flatten(transforms))
+        self.normalize = normalize
+        self.stages: tuple[Stage, ...] = merge_geometry(_as_stages(steps))
+        self.fixed, self.random = cut(self.stages)
+
+    @property
+    def host_normalization(self) -> Normalize | None:
+        """How an item's image is normalised; None where it stays uint8."""
+        return self.normalization if self.normalize == "host" else None
+
+    @property
+    def needed_side(self) -> int | None:
+        """The longest side that a page needs to be decoded to; None where the first stage wants all of it."""
+        first = self.stages[0] if self.stages else None
+        return first.size if isinstance(first, Letterbox) else None
+
+    @property
+    def moves_geometry(self) -> bool:
+        """Whether polygons of the same page differ between epochs."""
+        return any(isinstance(stage, RandomStage) and stage.moves_geometry for stage in self.random)
+
+    def __call__(
+        self,
+        image: NDArray[np.uint8],
+        polygons: Sequence[ArrayLike] | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> dict[str, Any]:
+        """Transform one decoded page: `image` (3, H, W) tensor, `polygons` list of (1, n, 2), `inverse_matrix`."""
+        height, width = image.shape[:2]
+        page = Sample(
+            0, "", "", Polygons.pack(polygons or []), image=image, shape=(width, height), raw_size=(width, height)
+        )
+        moved = run(self.stages, page, rng if rng is not None else np.random.default_rng())
+        return {
+            "image": image_tensor(moved.image, self.host_normalization),
+            "polygons": [polygon[None] for polygon in moved.polygons],
+            "inverse_matrix": moved.inverse_matrix,
+        }
+
+    def __repr__(self) -> str:
+        stages = [repr(stage) for stage in (*self.fixed, "|", *self.random)]
+        return " -> ".join([*stages, repr(self.normalization)] if self.normalization else stages).replace("'|'", "|")
+
+
+def _flatten(transforms: Sequence[Any]) -> list[Any]:
+    """Open an Albumentations `Compose` given as the list or within it: all of its members run anyway."""
+    members = getattr(transforms, "transforms", transforms)
+    flat: list[Any] = []
+    for step in members:
+        flat.extend(_flatten(step) if type(step).__name__ == "Compose" and step.p == 1 else [step])
+    return flat
+
+
+def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
+    """Split off a plain normalisation, and the conversion to a tensor, at the end of the list."""
+    while steps and type(steps[-1]).__name__ == "ToTensorV2":
+        steps = steps[:-1]
+    if steps and isinstance(steps[-1], Normalize):
+        return steps[:-1], steps[-1]
+    if steps and type(steps[-1]).__name__ in ("Normalize", "ConditionalNormalize") and _is_plain(steps[-1]):
+        last = steps[-1]
+        return steps[:-1], Normalize(_three(last.mean), _three(last.std), last.max_pixel_value)
+    return steps, None
+
+
+def _is_plain(step: Any) -> bool:
+    return bool(step.p == 1 and step.normalization == "standard")
+
+
+def _three(value: Any) -> tuple[float, float, float]:
+    return tuple(np.broadcast_to(np.asarray(value, dtype=np.float64), 3).tolist())
+
+
+def _as_stages(steps: list[Any]) -> list[Stage]:
+    if all(isinstance(step, FixedStage | RandomStage) for step in steps):
+        return list(steps)
+    from ocr.datasets.albumentations_stages import translate
+
+    return translate(steps)
+
+
+def __getattr__(name: str) -> Any:
+    # An Albumentations transform: that library loads when the class is asked for.
+    if name == "ConditionalNormalize":
+        return import_module("ocr.datasets.conditional_normalize").ConditionalNormalize
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,51 @@
+"""Every error that GlyphFeed raises on purpose. A message names the file or setting, the value and the cure.
+
+GlyphFeedError
+├── ConfigError            a setting that cannot work; raised before the first image is read
+│   └── MissingExtraError  an optional library is not installed
+└── DataError              something on disk is not what it should be
+    ├── AnnotationError    an annotation file, or a word in it
+    ├── ImageError         an image that cannot be read, or may not be
+    └── MapError           a stored map that does not belong to its page
+"""
+
+
+class GlyphFeedError(Exception):
+    """Base of all errors below; catching it catches nothing that is a bug."""
+
+
+class ConfigError(GlyphFeedError, ValueError):
+    """A setting that cannot work."""
+
+
+class MissingExtraError(ConfigError, ImportError):
+    """An optional library is asked for and not installed."""
+
+
+class DataError(GlyphFeedError):
+    """Something on disk is not what it should be."""
+
+
+class AnnotationError(DataError, ValueError):
+    """An annotation file, or a word in it, cannot be used."""
+
+
+class ImageError(DataError, OSError):
+    """An image cannot be read, or may not be."""
+
+
+class MapError(DataError):
+    """A stored map does not belong to the page it lies beside."""
+
+
+def near_names(name: str, known: list[str]) -> str:
+    """The hint of a mistyped name.
+
+    >>> near_names("lettrbox", ["letterbox", "flip"])
+    'did you mean letterbox? Known: flip, letterbox'
+    """
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"{hint}Known: {', '.join(sorted(known))}"

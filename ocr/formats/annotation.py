@@ -1,0 +1,35 @@
+"""What every annotation reader gives: pages of words, as written in the file, not yet judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One annotated region. `points` is what the file says, `[[x, y], ...]`; `ignore` marks text not to be learnt."""
+
+    key: str
+    points: list[Any]
+    text: str | None = None
+    ignore: bool = False
+    language: str | None = None
+    orientation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The words of one image, and the (width, height) that the annotation claims for it, if it does."""
+
+    words: tuple[Word, ...] = ()
+    size: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """All pages of a split by image file name, in the order of the file."""
+
+    path: str
+    format: str
+    pages: dict[str, Page] = field(default_factory=dict)

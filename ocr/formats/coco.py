@@ -1,0 +1,119 @@
+"""COCO JSON with polygon segmentation, and its kin COCO-Text and TextOCR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ocr.errors import AnnotationError
+from ocr.formats.annotation import Page, Word
+from ocr.formats.lines import shorten, to_pairs
+from ocr.formats.names import ImageNames
+from ocr.formats.native import page_size
+
+OUTLINES = ("segmentation", "points", "mask", "polygon")
+TRANSCRIPTIONS = ("transcription", "utf8_string", "text", "caption")
+
+
+def parse_coco(root: Any, where: str, names: ImageNames) -> dict[str, Page]:
+    """Pages by image; an image without annotations is a page without text."""
+    if not isinstance(root, dict):
+        raise AnnotationError(f"{where}: the file holds a {type(root).__name__}, not an object: correct it")
+    text_ocr = isinstance(root.get("imgs"), dict) and isinstance(root.get("anns"), dict)
+    images, annotations = _sections(root, where, text_ocr)
+    name_of, size_of = _index(images, where, names)
+    words: dict[str, list[Word]] = {name: [] for name in name_of.values()}
+    for annotation in annotations:
+        if not isinstance(annotation, dict):
+            raise AnnotationError(f"{where}: annotation {shorten(annotation)} is not an object: correct the file")
+        name = name_of.get(str(annotation.get("image_id")))
+        if name is None:
+            raise AnnotationError(
+                f"{where}: annotation {annotation.get('id')} is of image_id={annotation.get('image_id')!r}, "
+                "which is not among the images: add the image or remove the annotation"
+            )
+        key = str(annotation.get("id", f"{len(words[name]) + 1:04d}"))
+        # TextOCR marks what nobody can read with a dot.
+        illegible = text_ocr and annotation.get("utf8_string") == "." and "legibility" not in annotation
+        words[name].extend(_words(annotation, key, f"{where}: {name}: word {key}", illegible))
+    return {name: Page(tuple(found), size_of[name]) for name, found in words.items()}
+
+
+def _sections(root: dict[str, Any], where: str, text_ocr: bool) -> tuple[list[Any], list[Any]]:
+    if text_ocr:
+        return list(root["imgs"].values()), list(root["anns"].values())
+    for section in ("images", "annotations"):
+        if not isinstance(root.get(section), list):
+            raise AnnotationError(
+                f'{where}: "{section}" is {shorten(root.get(section), 40)}, and COCO has a list there: '
+                "set annotation_format to the format of the file"
+            )
+    return root["images"], root["annotations"]
+
+
+def _index(
+    images: list[Any], where: str, names: ImageNames
+) -> tuple[dict[str, str], dict[str, tuple[int, int] | None]]:
+    """Image id to page name, and page name to size."""
+    name_of: dict[str, str] = {}
+    size_of: dict[str, tuple[int, int] | None] = {}
+    for image in images:
+        if not isinstance(image, dict) or not isinstance(image.get("file_name"), str) or "id" not in image:
+            raise AnnotationError(f'{where}: image {shorten(image)} has no "id" or no "file_name": correct the file')
+        name, key = names.of_path(image["file_name"]), str(image["id"])
+        if name in size_of or key in name_of:
+            raise AnnotationError(
+                f"{where}: image id {key}, {name}, is there twice: remove one, "
+                "or set image_path to the folder that the file names start from"
+            )
+        name_of[key] = name
+        size_of[name] = page_size(image.get("width"), image.get("height"), f"{where}: {name}")
+    return name_of, size_of
+
+
+def _words(annotation: dict[str, Any], key: str, place: str, illegible: bool) -> list[Word]:
+    text = next((annotation[field] for field in TRANSCRIPTIONS if isinstance(annotation.get(field), str)), None)
+    ignore = illegible or text == "###" or _is_ignored(annotation)
+    language = annotation.get("language")
+    outlines = _outlines(annotation, place)
+    # A word behind a post has several parts. All are text: keeping only the largest would teach that the rest is not.
+    keys = [key] if len(outlines) == 1 else [f"{key}.{part}" for part in range(1, len(outlines) + 1)]
+    return [Word(part, outline, text, ignore, language) for part, outline in zip(keys, outlines, strict=True)]
+
+
+def _is_ignored(annotation: dict[str, Any]) -> bool:
+    attributes = annotation.get("attributes")
+    flags = attributes if isinstance(attributes, dict) else {}
+    return (
+        bool(annotation.get("iscrowd"))
+        or bool(annotation.get("ignore"))
+        or annotation.get("legibility") == "illegible"
+        or flags.get("legible") is False
+        or flags.get("illegible") is True
+    )
+
+
+def _outlines(annotation: dict[str, Any], place: str) -> list[list[Any]]:
+    outline = next((annotation[field] for field in OUTLINES if annotation.get(field)), None)
+    if isinstance(outline, dict):
+        # COCO writes crowds as masks; for a region that is only left out, its box serves as well.
+        if not annotation.get("iscrowd"):
+            raise AnnotationError(
+                f"{place}: segmentation is a run-length mask, and only polygons are read: export it as polygons"
+            )
+        outline = None
+    if outline is None:
+        return [_box_corners(annotation.get("bbox"), place)]
+    if isinstance(outline, list) and not isinstance(outline[0], list):
+        return [to_pairs(outline)]
+    if not isinstance(outline, list) or not all(isinstance(part, list) for part in outline):
+        raise AnnotationError(f"{place}: segmentation is {shorten(outline)}, not a list of polygons: correct the file")
+    if all(len(part) == 2 for part in outline):
+        return [outline]
+    return [part if part and isinstance(part[0], list) else to_pairs(part) for part in outline]
+
+
+def _box_corners(box: Any, place: str) -> list[list[float]]:
+    if not isinstance(box, list) or len(box) != 4 or not all(type(number) in (int, float) for number in box):
+        raise AnnotationError(f"{place}: no polygon, and bbox is {shorten(box)}, not [x, y, width, height]: add one")
+    left, top, width, height = box
+    return [[left, top], [left + width, top], [left + width, top + height], [left, top + height]]

@@ -1,0 +1,67 @@
+"""SCUT-CTW1500: the XML of its training set, the text of its test set, and the 32 numbers of its first release."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from ocr.errors import AnnotationError
+from ocr.formats.annotation import Word
+from ocr.formats.lines import leading_numbers, numbered_lines, shorten, split_polygon, to_number, to_pairs, unreadable
+
+IGNORED = "###"
+MARK = "####"
+_FORM = "x1,y1,...,x14,y14,####text or 32 numbers"
+
+
+def parse_ctw1500(text: str, where: str) -> tuple[Word, ...]:
+    """Words of any of the three forms.
+
+    >>> parse_ctw1500("0,0,9,0,9,5,####Joe, Inc", "0001001.txt")[0].text
+    'Joe, Inc'
+    """
+    return _parse_xml(text, where) if text.lstrip().startswith("<") else _parse_lines(text, where)
+
+
+def _parse_lines(text: str, where: str) -> tuple[Word, ...]:
+    words = []
+    for number, line in numbered_lines(text):
+        numbers, rest = split_polygon(line)
+        if len(numbers) < 6:
+            raise unreadable(where, number, line, "CTW1500", _FORM)
+        transcription = None if rest is None else rest.removeprefix(MARK)
+        if len(numbers) == 32 and rest is None:
+            numbers = _from_offsets(numbers)
+        words.append(Word(f"{number:04d}", to_pairs(numbers), transcription, transcription == IGNORED))
+    return tuple(words)
+
+
+def _from_offsets(numbers: list[float]) -> list[float]:
+    """The first release writes a box, then 14 points counted from its top left corner."""
+    return [offset + numbers[at % 2] for at, offset in enumerate(numbers[4:])]
+
+
+def _parse_xml(text: str, where: str) -> tuple[Word, ...]:
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise AnnotationError(f"{where}: not valid XML ({error}): correct or download the file again") from error
+    boxes = list(root.iter("box"))
+    if not boxes and next(root.iter("image"), None) is None:
+        raise AnnotationError(
+            f"{where}: <{root.tag}> holds no <image> and no <box>, so this XML is not of CTW1500: "
+            "convert it to a format that is read"
+        )
+    return tuple([_parse_box(box, f"{at:04d}", where) for at, box in enumerate(boxes, start=1)])
+
+
+def _parse_box(box: ElementTree.Element, key: str, where: str) -> Word:
+    outline = (box.findtext("segs") or "").strip().rstrip(",")
+    fields, rest = leading_numbers(outline)
+    if rest is not None:
+        raise AnnotationError(
+            f"{where}: word {key}: <segs> is {shorten(outline)}, not x1,y1,...,x14,y14: "
+            "correct the file, or set annotation_format to its format"
+        )
+    transcription = box.findtext("label")
+    points = to_pairs([to_number(field) for field in fields])
+    return Word(key, points, transcription, transcription == IGNORED)

@@ -1,0 +1,61 @@
+"""Stored maps: `<images>_maps/<stem>.npz`, each with the fingerprint of what it was drawn from."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.atomic import replacing
+from ocr.errors import MapError
+
+NAMES = ("prob_map", "thresh_map", "prob_mask", "thresh_mask")
+
+
+def maps_folder(image_path: str | os.PathLike[str]) -> Path:
+    """Where the maps of a folder of images lie.
+
+    >>> maps_folder("data/images/val").as_posix()
+    'data/images/val_maps'
+    """
+    folder = Path(image_path)
+    return folder.with_name(f"{folder.name}_maps")
+
+
+def map_file(folder: Path, image_name: str) -> Path:
+    """The file of one image's maps."""
+    return folder / Path(image_name).with_suffix(".npz")
+
+
+def write_maps(path: Path, maps: tuple[NDArray[np.generic], ...], fingerprint: str) -> None:
+    """Write four (H, W) maps as (1, H, W), at once or not at all."""
+    arrays = {name: array[None] for name, array in zip(NAMES, maps, strict=True)}
+    with replacing(path) as stream:
+        np.savez_compressed(stream, fingerprint=np.array(fingerprint), **arrays)  # type: ignore[arg-type]
+
+
+def read_fingerprint(path: Path) -> str:
+    """What the maps of this file were drawn from; MapError where it is not a map file."""
+    return str(_load(path, ("fingerprint",))[0])
+
+
+def read_maps(path: Path) -> tuple[str, tuple[NDArray[np.generic], ...]]:
+    """The fingerprint and the four (H, W) maps."""
+    fingerprint, *maps = _load(path, ("fingerprint", *NAMES))
+    return str(fingerprint), tuple(array[0] for array in maps)
+
+
+def _load(path: Path, names: tuple[str, ...]) -> list[NDArray[np.generic]]:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return [stored[name] for name in names]
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise MapError(
+            f"{path}: not a map file of this version ({error}). Write it anew: python scripts/preprocess_maps.py"
+        ) from error

@@ -1,0 +1,61 @@
+"""Which image an annotation speaks of: by the stem of its file, or by a path that was true on another machine."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from ocr.errors import AnnotationError
+
+IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".jp2")
+LABEL_PREFIXES = ("poly_gt_", "gt_", "res_")
+
+
+class ImageNames:
+    """The images of a folder, to be found by what an annotation calls them; without a folder, by rule alone."""
+
+    def __init__(self, image_path: Path | None) -> None:
+        if image_path is not None and not image_path.is_dir():
+            raise AnnotationError(f"image_path={image_path} is not a folder: set it to the folder of the images")
+        self._folder = image_path
+
+    @cached_property
+    def _by_stem(self) -> dict[str, list[str]]:
+        # Made on first use: the native JSON names its images in full and needs no listing of the folder.
+        found: dict[str, list[str]] = {}
+        for name in [] if self._folder is None else sorted(os.listdir(self._folder)):
+            if _is_image(name):
+                found.setdefault(PurePosixPath(name).stem, []).append(name)
+        return found
+
+    def of_label(self, label: Path) -> str:
+        """The image of a per-image file: gt_img_1.txt, img_1.txt and img_1.jpg.txt all speak of img_1.jpg."""
+        written = label.stem if _is_image(label.stem) else f"{label.stem}.jpg"
+        stem = PurePosixPath(written).stem
+        bare = next((stem.removeprefix(prefix) for prefix in LABEL_PREFIXES if stem.startswith(prefix)), stem)
+        # The test labels of CTW1500 pad the number of the image: 0001001.txt speaks of 1001.jpg.
+        for candidate in (stem, bare, bare.lstrip("0")):
+            found = self._by_stem.get(candidate, [])
+            if written in found:
+                return written
+            if len(found) > 1:
+                raise AnnotationError(
+                    f"{label} may speak of {' or '.join(found)} in {self._folder}: rename one of them"
+                )
+            if found:
+                return found[0]
+        return bare + PurePosixPath(written).suffix
+
+    def of_path(self, written: str) -> str:
+        """The longest end of a written path that exists in the folder, otherwise its last part."""
+        parts = [part for part in PurePosixPath(written.replace("\\", "/")).parts if part not in ("/", "..")]
+        if self._folder is not None:
+            for start in range(len(parts)):
+                if (self._folder / "/".join(parts[start:])).is_file():
+                    return "/".join(parts[start:])
+        return parts[-1] if parts else written
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(IMAGE_EXTENSIONS)

@@ -1,0 +1,122 @@
+"""The native JSON: `{"images": {"a.jpg": {"img_w": 9, "img_h": 9, "words": {"0001": {"points": [[x, y], ...]}}}}}`."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ocr.atomic import replacing
+from ocr.errors import AnnotationError
+from ocr.formats.annotation import Annotations, Page, Word
+from ocr.formats.lines import shorten
+
+# With == in mind: 0, 1, 0.0 and 1.0 pass too.
+_FLAGS = (False, True, None)
+
+
+def parse_native(root: Any, where: str) -> dict[str, Page]:
+    """Pages by image, in the order of the file."""
+    if not isinstance(root, dict):
+        raise AnnotationError(f'{where}: the file holds a {type(root).__name__}, not {{"images": {{...}}}}: correct it')
+    images = root.get("images")
+    if isinstance(images, list):
+        raise AnnotationError(f'{where}: "images" is a list, as in COCO: set annotation_format to coco or auto')
+    if not isinstance(images, dict):
+        state = f"is {shorten(images, 40)}" if "images" in root else f"is missing beside {shorten(list(root), 60)}"
+        raise AnnotationError(f'{where}: "images" {state}: it must map file names to pages, {{}} if there are none')
+    return {name: _parse_page(page, where, name) for name, page in images.items()}
+
+
+def _parse_page(page: Any, where: str, name: str) -> Page:
+    if page is None:
+        return Page()
+    if not isinstance(page, dict):
+        raise AnnotationError(f"{where}: {name}: the page is {shorten(page)}, not an object: correct the file")
+    size = page_size(page.get("img_w"), page.get("img_h"), f"{where}: {name}")
+    words = page.get("words")
+    if isinstance(words, list):
+        words = {f"{at:04d}": word for at, word in enumerate(words, start=1)}
+    if words in (None, {}):
+        return Page((), size)
+    # The common case in one pass; whatever trips it is looked at again, to be named.
+    try:
+        made = [
+            Word(
+                key,
+                word.get("points"),
+                word.get("transcription"),
+                _FLAGS.index(word.get("illegibility")) == 1,
+                word.get("language"),
+                word.get("orientation"),
+            )
+            for key, word in words.items()
+        ]
+    except (AttributeError, ValueError) as error:
+        raise _culprit(words, f"{where}: {name}") from error
+    return Page(tuple(made), size)
+
+
+def _culprit(words: Any, place: str) -> AnnotationError:
+    if not isinstance(words, dict):
+        return AnnotationError(f'{place}: "words" is {shorten(words)}, not an object: correct the file')
+    for key, word in words.items():
+        if not isinstance(word, dict):
+            return AnnotationError(
+                f'{place}: word {key} is {shorten(word)}, not {{"points": [[x, y], ...]}}: correct the file'
+            )
+        if word.get("illegibility") not in _FLAGS:
+            break
+    return AnnotationError(
+        f"{place}: word {key}: illegibility is {shorten(word.get('illegibility'))}: write true or false"
+    )
+
+
+def page_size(width: Any, height: Any, place: str) -> tuple[int, int] | None:
+    """The size an annotation claims for its page, where it claims one."""
+    if width is None or height is None:
+        return None
+    if all(type(side) in (int, float) and 0 < side < 2**31 and side == int(side) for side in (width, height)):
+        return int(width), int(height)
+    raise AnnotationError(
+        f"{place}: the page's size is {shorten(width)} x {shorten(height)}: write whole pixels, or leave both out"
+    )
+
+
+def write_native(annotations: Annotations, path: str | os.PathLike[str]) -> None:
+    """Write the native JSON, a page a line; the file is there whole or not at all."""
+    with replacing(path) as stream:
+        separator = b'{"images": {\n'
+        for name, page in annotations.pages.items():
+            stream.write(separator + _encode(name) + b": " + _encode(_page_entry(page, name)))
+            separator = b",\n"
+        stream.write(b"\n}}\n" if annotations.pages else b'{"images": {}}\n')
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair can be written in JSON only as an escape.
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _page_entry(page: Page, name: str) -> dict[str, Any]:
+    words = {word.key: _word_entry(word) for word in page.words}
+    if len(words) != len(page.words):
+        raise AnnotationError(f"{name}: two words share a key: give each word of a page its own id")
+    size = {} if page.size is None else {"img_w": page.size[0], "img_h": page.size[1]}
+    return {**size, "words": words}
+
+
+def _word_entry(word: Word) -> dict[str, Any]:
+    entry: dict[str, Any] = {"points": word.points}
+    if word.text is not None:
+        entry["transcription"] = word.text
+    if word.ignore:
+        entry["illegibility"] = True
+    if word.language is not None:
+        entry["language"] = word.language
+    if word.orientation is not None:
+        entry["orientation"] = word.orientation
+    return entry

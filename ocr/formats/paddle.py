@@ -1,0 +1,45 @@
+"""PaddleOCR label text: one line an image, its path, a tab and a JSON list of words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ocr.errors import AnnotationError
+from ocr.formats.annotation import Page, Word
+from ocr.formats.lines import numbered_lines, shorten, unreadable
+from ocr.formats.names import ImageNames
+
+IGNORED = ("###", "*")
+_FORM = 'path<TAB>[{"transcription": "text", "points": [[x, y], ...]}]'
+
+
+def parse_paddle(text: str, where: str, names: ImageNames) -> dict[str, Page]:
+    """Pages of a label file, by image."""
+    pages: dict[str, Page] = {}
+    for number, line in numbered_lines(text):
+        path, tab, label = line.partition("\t")
+        try:
+            entries = json.loads(label) if tab else None
+        except (ValueError, RecursionError) as error:
+            raise unreadable(where, number, line, "PaddleOCR", _FORM) from error
+        if not isinstance(entries, list):
+            raise unreadable(where, number, line, "PaddleOCR", _FORM)
+        name = names.of_path(path.strip())
+        if name in pages:
+            raise AnnotationError(
+                f"{where}, line {number}: {name} is labelled twice ({shorten(path)}): remove one line, "
+                "or set image_path to the folder that the paths start from"
+            )
+        place = f"{where}, line {number}: {name}"
+        pages[name] = Page(tuple([_parse_entry(entry, at, place) for at, entry in enumerate(entries, start=1)]))
+    return pages
+
+
+def _parse_entry(entry: Any, index: int, place: str) -> Word:
+    key = f"{index:04d}"
+    if not isinstance(entry, dict):
+        raise AnnotationError(f"{place}: word {key} is {shorten(entry)}, not an object: correct the label file")
+    transcription = entry.get("transcription")
+    ignore = bool(entry.get("difficult")) or transcription in IGNORED
+    return Word(key, entry.get("points"), transcription, ignore)  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""The one place where words are judged fit for training."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from ocr.errors import AnnotationError
+from ocr.formats.annotation import Page
+from ocr.formats.lines import shorten
+from ocr.geometry.polygons import Polygons
+
+_NUMBERS = frozenset((int, float))
+_SEQUENCES = frozenset((list, tuple))
+_TEXTS = frozenset((str, type(None)))
+# No page is a million pixels wide; beyond that, arithmetic on whole pixels would overflow.
+_LARGEST = 1e6
+
+
+def to_polygons(page: Page, where: str) -> Polygons:
+    """The words of a page as packed polygons; `where` names the page in the error about a word that is none."""
+    words = page.words
+    if not words:
+        return Polygons.pack([])
+    # All words are checked at once; only a page that fails is gone through word by word, to name the culprit.
+    try:
+        polygons = [_unnest(word.points) for word in words]
+        counts = list(map(len, polygons))
+        points = list(chain.from_iterable(polygons))
+        numbers = list(chain.from_iterable(points))
+        texts = tuple([word.text for word in words])
+        sound = (
+            min(counts) >= 3
+            and set(map(len, points)) == {2}
+            and _SEQUENCES.issuperset(map(type, points))
+            and _NUMBERS.issuperset(map(type, numbers))
+            and _TEXTS.issuperset(map(type, texts))
+        )
+        values = np.array(numbers if sound else [np.nan], dtype=np.float64)
+        sound = bool(np.abs(values).max() <= _LARGEST)
+    except (TypeError, OverflowError):
+        sound = False
+    if not sound:
+        raise _culprit(page, where)
+    offsets = np.zeros(len(words) + 1, dtype=np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    ignore = np.array([word.ignore for word in words], dtype=np.bool_)
+    return Polygons(values.reshape(-1, 2).astype(np.float32), offsets, ignore, texts)
+
+
+def fault_of(points: Any) -> str | None:
+    """What is wrong with the points of a word, in a few words; None where they make a polygon.
+
+    >>> fault_of([[0, 0], [9, 0]])
+    'has 2 points, and a polygon needs 3'
+    """
+    if type(points) not in _SEQUENCES:
+        return "is not a list of points"
+    points = _unnest(points)
+    for point in points:
+        if type(point) not in _SEQUENCES or len(point) != 2:
+            return f"has {shorten(point, 40)} for a point, which is not [x, y]"
+        for number in point:
+            if type(number) not in _NUMBERS:
+                return f"has {shorten(number, 40)} for a coordinate, which is not a number"
+            if not abs(number) <= _LARGEST:
+                return f"has {shorten(number, 40)} for a coordinate, which is not finite"
+    return None if len(points) >= 3 else f"has {len(points)} points, and a polygon needs 3"
+
+
+def _unnest(points: Any) -> Any:
+    """Points may be nested once more, [[[x, y], ...]], as OpenCV likes them."""
+    if len(points) == 1 and type(points[0]) in _SEQUENCES and points[0] and type(points[0][0]) in _SEQUENCES:
+        return points[0]
+    return points
+
+
+def _culprit(page: Page, where: str) -> AnnotationError:
+    for word in page.words:
+        fault = fault_of(word.points)
+        if fault is not None:
+            value = shorten(word.points)
+            return AnnotationError(
+                f"{where}: word {word.key}: points {value} {fault}: `ocr doctor DATA --fix` writes a repaired copy"
+            )
+        if type(word.text) not in _TEXTS:
+            break
+    return AnnotationError(
+        f"{where}: word {word.key}: transcription {shorten(word.text)} is not text: put it in quotes, or leave it out"
+    )

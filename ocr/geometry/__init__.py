@@ -1,0 +1,1 @@
+"""Geometry without pixels: packed polygons, page orientation, distance kernels."""

@@ -1,0 +1,138 @@
+"""The compiled loops over pixels. Everything else about maps is in `ocr/pipeline/targets.py`."""
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+
+@njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"}, error_model="numpy")
+def raise_border_band(
+    vertices: NDArray[np.float32],
+    offsets: NDArray[np.int32],
+    distances: NDArray[np.float64],
+    low: float,
+    high: float,
+    thresh_map: NDArray[np.float32],
+) -> None:
+    """Raise the map to `low + (high - low) * (1 - d / D)` within D of each polygon's outline, D = `distances[p]`.
+
+    d is the classic distance of a pixel to an edge: along the normal, except that where the pixel sees the edge
+    under less than 90 degrees it is the distance to the nearer end. The maximum over edges of 1 - d / D is the
+    value at the nearest edge, so edges are drawn one by one, each over the few rows and columns its band covers.
+    Polygons with D <= 0 are left out.
+    """
+    height, width = thresh_map.shape
+    for p in range(len(offsets) - 1):
+        reach = distances[p]
+        if reach <= 0:
+            continue
+        first, last = offsets[p], offsets[p + 1]
+        for i in range(first, last):
+            j = i + 1 if i + 1 < last else first
+            ax, ay = float(vertices[i, 0]), float(vertices[i, 1])
+            bx, by = float(vertices[j, 0]), float(vertices[j, 1])
+            dx, dy = bx - ax, by - ay
+            square_length = dx * dx + dy * dy
+            if square_length == 0:
+                continue
+            length = math.sqrt(square_length)
+            y_first = max(0, math.ceil(min(ay, by) - reach))
+            y_last = min(height - 1, math.floor(max(ay, by) + reach))
+            for y in range(y_first, y_last + 1):
+                # The band of a slanted edge is a strip: only its stretch of this row is visited.
+                x_low, x_high = min(ax, bx) - reach, max(ax, bx) + reach
+                if dy != 0:
+                    middle = ax + (y - ay) * dx / dy
+                    half = reach * length / abs(dy)
+                    x_low, x_high = max(x_low, middle - half), min(x_high, middle + half)
+                x_first, x_last = max(0, math.ceil(x_low)), min(width - 1, math.floor(x_high))
+                _raise_row(
+                    thresh_map[y], x_first, x_last + 1, ax, bx, y - ay, y - by, dx, dy, square_length,
+                    reach, low, high,
+                )  # fmt: skip
+
+
+@njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"}, error_model="numpy", inline="always")
+def _raise_row(  # type: ignore[no-untyped-def]
+    map_row, start, stop, ax, bx, from_ay, from_by, dx, dy, square_length, reach, low, high
+) -> None:
+    zero = np.float32(0)
+    peak, slope = np.float32(high), np.float32((high - low) / reach)
+    inverse_length = np.float32(1 / math.sqrt(square_length))
+    a, b = np.float32(ax), np.float32(bx)
+    ya, yb = np.float32(from_ay), np.float32(from_by)
+    edge_x, edge_y = np.float32(dx), np.float32(dy)
+    # No branch and no second array in this loop: it runs eight pixels at a time.
+    for x in range(start, stop):
+        xa, xb = np.float32(x) - a, np.float32(x) - b
+        to_a, to_b = xa * xa + ya * ya, xb * xb + yb * yb
+        normal = (xa * edge_y - ya * edge_x) * inverse_length
+        sharp = xa * xb + ya * yb > zero
+        square = min(to_a, to_b) if sharp else normal * normal
+        map_row[x] = max(map_row[x], peak - np.sqrt(square) * slope)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def normalize_to_chw(
+    image_hwc: NDArray[np.uint8],
+    mean: NDArray[np.float32],
+    factor: NDArray[np.float32],
+    out_chw: NDArray[np.float32],
+) -> None:
+    """`out[c] = (image[..., c] - mean[c]) * factor[c]`: normalise and reorder the channels in one pass."""
+    height, width, channels = image_hwc.shape
+    for y in range(height):
+        for c in range(channels):
+            m, f = mean[c], factor[c]
+            for x in range(width):
+                out_chw[c, y, x] = (np.float32(image_hwc[y, x, c]) - m) * f
+
+
+NOT_A_BOX, DRAWN, VANISHED = 0, 1, 2
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def fill_upright_boxes(
+    whole: NDArray[np.int32],
+    offsets: NDArray[np.int32],
+    distances: NDArray[np.float64],
+    left_out: NDArray[np.bool_],
+    prob_map: NDArray[np.float32],
+    thresh_mask: NDArray[np.bool_],
+) -> NDArray[np.uint8]:
+    """Draw the polygons that are upright boxes, as most of a receipt's are, just as clipper and fillPoly would.
+
+    Shrunk by D, a box on whole pixels is the box of its rounded sides, so neither library is needed: half the time
+    of a page's maps. The status of each polygon is returned; what is not a box stays to be drawn.
+    """
+    height, width = prob_map.shape
+    status = np.zeros(len(left_out), dtype=np.uint8)
+    for p in range(len(left_out)):
+        first = offsets[p]
+        if left_out[p] or offsets[p + 1] - first != 4:
+            continue
+        (ax, ay), (bx, by), (cx, cy), (dx, dy) = whole[first], whole[first + 1], whole[first + 2], whole[first + 3]
+        upright = (ax == dx and bx == cx and ay == by and cy == dy) or (ax == bx and cx == dx and by == cy and dy == ay)
+        if not upright or ax == cx or ay == cy:
+            continue
+        reach = distances[p]
+        left, right = _round(min(ax, cx) + reach), _round(max(ax, cx) - reach)
+        top, bottom = _round(min(ay, cy) + reach), _round(max(ay, cy) - reach)
+        if left >= right or top >= bottom:
+            status[p] = VANISHED
+            continue
+        status[p] = DRAWN
+        prob_map[max(0, top) : max(0, min(height, bottom + 1)), max(0, left) : max(0, min(width, right + 1))] = 1
+        thresh_mask[
+            max(0, min(ay, cy)) : max(0, min(height, max(ay, cy) + 1)),
+            max(0, min(ax, cx)) : max(0, min(width, max(ax, cx) + 1)),
+        ] = True
+    return status
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def _round(value: float) -> int:
+    # Clipper's rounding: halves away from zero.
+    return math.floor(value + 0.5) if value >= 0 else math.ceil(value - 0.5)

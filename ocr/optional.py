@@ -1,0 +1,27 @@
+"""Optional libraries are imported where they are used; their absence names the extra to install."""
+
+from importlib import import_module
+from types import ModuleType
+
+from ocr.errors import MissingExtraError
+
+EXTRAS = {
+    "albumentations": "albumentations",
+    "nvidia.dali": "dali",
+    "ray": "ray",
+    "fsspec": "s3",
+    "s3fs": "s3",
+    "onnx": "export",
+    "onnxruntime": "export",
+}
+
+
+def require(module: str, purpose: str) -> ModuleType:
+    """Import an optional module, or say which extra brings it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        extra = EXTRAS[module]
+        raise MissingExtraError(
+            f"{purpose} needs {module}, which is not installed: pip install 'glyphfeed[{extra}]'"
+        ) from error

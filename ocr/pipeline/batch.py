@@ -1,0 +1,115 @@
+"""batch: samples become dictionaries of tensors, and these one dictionary of stacked tensors and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ocr.geometry.polygons import Polygons
+from ocr.pipeline.device import Normalize
+from ocr.pipeline.sample import Maps, Sample
+from ocr.pipeline.targets import Targets
+
+Item = dict[str, Any]
+Batch = dict[str, Any]
+
+# name in an item -> name in a batch
+STACKED = {
+    "image": "images",
+    "prob_map": "prob_maps",
+    "thresh_map": "thresh_maps",
+    "prob_mask": "prob_masks",
+    "thresh_mask": "thresh_masks",
+}
+LISTED = (
+    "polygons",
+    "ignore",
+    "transcriptions",
+    "inverse_matrix",
+    "shape",
+    "raw_size",
+    "orientation",
+    "polygon_frame",
+    "image_filename",
+    "image_path",
+)
+
+
+def to_item(sample: Sample, normalize: Normalize | None, targets: Targets | None) -> Item:
+    """The dictionary of one page; `normalize=None` leaves a uint8 image as it is."""
+    item: Item = {
+        "image": image_tensor(sample.image, normalize),
+        "polygons": [polygon[None] for polygon in sample.polygons],
+        "ignore": sample.polygons.ignore,
+        "transcriptions": list(sample.polygons.texts),
+        "inverse_matrix": sample.inverse_matrix,
+        "shape": sample.shape,
+        "raw_size": sample.raw_size,
+        "orientation": sample.orientation,
+        "polygon_frame": sample.polygon_frame,
+        "image_filename": sample.filename,
+        "image_path": sample.path,
+    }
+    if sample.maps is not None:
+        item |= map_tensors(sample.maps)
+        item["targets"] = targets
+    return item
+
+
+def image_tensor(image_hwc: NDArray[Any], normalize: Normalize | None) -> torch.Tensor:
+    """(3, H, W): float32 where normalised, otherwise a view of the page as it is."""
+    if normalize is not None and image_hwc.dtype == np.uint8:
+        return torch.from_numpy(normalize.on_host(image_hwc))
+    return torch.from_numpy(image_hwc).permute(2, 0, 1)
+
+
+def map_tensors(maps: Maps) -> Item:
+    """The four maps as (1, H, W) tensors."""
+    return {name: torch.from_numpy(array)[None] for name, array in zip(Maps._fields, maps, strict=True)}
+
+
+def collate(items: Sequence[Item | None], targets: Targets) -> Batch | None:
+    """Stack items into a batch; samples that were skipped (None) are left out, and a batch of them only is None.
+
+    Items without maps, or with maps of other parameters than `targets`, get them drawn here.
+    """
+    present = [item for item in items if item is not None]
+    if not present:
+        return None
+    with_maps = [item if _fits(item, targets) else item | _draw(item, targets) for item in present]
+    batch: Batch = {plural: _stack([item[name] for item in with_maps]) for name, plural in STACKED.items()}
+    for name in LISTED:
+        batch[name] = [item.get(name) for item in present]
+    return batch
+
+
+def _fits(item: Item, targets: Targets) -> bool:
+    if "prob_map" not in item or "prob_mask" not in item:
+        return False
+    drawn_with: Targets | None = item.get("targets")
+    if drawn_with is None:
+        return True
+    # The collate function has no say in the text size, so only what it does set can disagree.
+    return (drawn_with.shrink_ratio, drawn_with.thresh_min, drawn_with.thresh_max) == (
+        targets.shrink_ratio,
+        targets.thresh_min,
+        targets.thresh_max,
+    )
+
+
+def _draw(item: Item, targets: Targets) -> Item:
+    height, width = item["image"].shape[-2:]
+    polygons = Polygons.pack(item["polygons"], item.get("ignore"))
+    return map_tensors(targets.draw(polygons, width, height))
+
+
+def _stack(tensors: list[torch.Tensor]) -> torch.Tensor:
+    first = tensors[0]
+    if first.ndim == 3 and first.stride(0) == 1 and first.shape[0] > 1:
+        # uint8 pages are (H, W, 3) in memory: stacked so, and shown as (B, 3, H, W), nothing is reordered.
+        return torch.stack([tensor.permute(1, 2, 0) for tensor in tensors]).permute(0, 3, 1, 2)
+    return torch.stack(tensors)

@@ -1,0 +1,196 @@
+"""decode: encoded bytes to an upright RGB page, its polygons in the same frame."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from dataclasses import dataclass, replace
+
+import cv2
+import numpy as np
+import simplejpeg
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from ocr.errors import ConfigError, ImageError
+from ocr.geometry.orientation import apply_orientation, frame_by_geometry, orientation_matrix, upright_size
+from ocr.pipeline.memory import keep_freed_memory
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.stage import FixedStage
+
+ORIENTATION_TAG = 0x0112
+FRAMES = ("auto", "upright", "raw")
+# Nothing of this size can hold a letter; a 1x1 page is a tracking pixel or a failed export.
+MIN_SIDE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Decode(FixedStage):
+    """Read a page upright, not larger than needed.
+
+    `scaled="auto"` lets the JPEG decoder skip the detail that a longest side of `needed_side` cannot show;
+    `scaled="off"` gives Pillow's pixels bit for bit. `needed_side` is set by the first stage of the prefix.
+    """
+
+    scaled: str = "auto"
+    annotation_frame: str = "auto"
+    max_pixels: int = 178_956_970
+    needed_side: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.scaled:  # YAML reads a bare `off` as false.
+            object.__setattr__(self, "scaled", "off")
+        if self.scaled not in ("auto", "off"):
+            raise ConfigError(f"decode.scaled={self.scaled!r} is not one of auto, off")
+        if self.annotation_frame not in FRAMES:
+            raise ConfigError(f"annotation_frame={self.annotation_frame!r} is not one of {', '.join(FRAMES)}")
+
+    def __call__(self, sample: Sample) -> Sample:
+        keep_freed_memory()
+        header = read_header(sample.encoded, sample.path, self.max_pixels)
+        side = self.needed_side if self.scaled == "auto" else None
+        image, recovered = decode_pixels(sample.encoded, header, sample.path, side)
+        return replace(self._upright(sample, header, image), recovered=recovered)
+
+    def measure(self, sample: Sample) -> Sample:
+        """The page reduced to a single gray pixel: for what depends on its geometry alone, such as maps."""
+        header = read_header(sample.encoded, sample.path, self.max_pixels)
+        return self._upright(sample, header, np.full((1, 1, 3), 128, dtype=np.uint8))
+
+    def _upright(self, sample: Sample, header: Header, image: NDArray[np.uint8]) -> Sample:
+        shape = upright_size(header.orientation, *header.raw_size)
+        frame = self._frame(sample, header)
+        polygons = sample.polygons
+        if frame == "raw":
+            polygons = polygons.moved(orientation_matrix(header.orientation, *header.raw_size))
+        page = replace(
+            sample,
+            encoded=b"",
+            polygons=polygons,
+            shape=shape,
+            raw_size=header.raw_size,
+            orientation=header.orientation,
+            polygon_frame=frame,
+        )
+        # A page decoded smaller keeps its polygons in full size, so that every decoder gives the same ones.
+        reduced_from = shape if (image.shape[1], image.shape[0]) != shape else None
+        return replace(page.moved(image, np.eye(3), shape), reduced_from=reduced_from)
+
+    def _frame(self, sample: Sample, header: Header) -> str:
+        if self.annotation_frame != "auto":
+            return self.annotation_frame
+        by_geometry = frame_by_geometry(
+            sample.polygons.vertices, header.orientation, header.raw_size, sample.claimed_size
+        )
+        # Browsers, OpenCV and annotation tools show pages upright, so that is what an annotator saw.
+        return by_geometry or "upright"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the first bytes of an image tell."""
+
+    format: str
+    mode: str
+    raw_size: tuple[int, int]
+    orientation: int
+
+
+def read_header(data: bytes, path: str, max_pixels: int) -> Header:
+    """Format, size and orientation without decoding a pixel."""
+    if not data:
+        raise ImageError(f"{path}: the file is empty (0 bytes). Restore it, or set on_bad_sample=skip")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(data)) as opened:
+                orientation = int(opened.getexif().get(ORIENTATION_TAG, 1))
+                header = Header(
+                    opened.format or "", opened.mode, opened.size, orientation if 1 <= orientation <= 8 else 1
+                )
+    except Image.DecompressionBombError as error:
+        raise ImageError(f"{path}: {error}. A decompression bomb, or a page to scale down first") from error
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+        header = _header_without_pillow(data, path, error)
+    width, height = header.raw_size
+    if width * height > max_pixels:
+        raise ImageError(
+            f"{path}: {width}x{height} is {width * height / 1e6:.0f} megapixels, more than "
+            f"decode.max_pixels={max_pixels}. Raise the setting if the page is genuine"
+        )
+    if min(width, height) < MIN_SIDE:
+        raise ImageError(
+            f"{path}: {width}x{height} pixels cannot hold text (at least {MIN_SIDE} a side). "
+            "Remove the page, or set on_bad_sample=skip"
+        )
+    if header.format == "TIFF":
+        # Pillow turns TIFF pages upright by itself and reports the upright size.
+        header = replace(header, raw_size=upright_size(header.orientation, width, height))
+    return header
+
+
+def _header_without_pillow(data: bytes, path: str, error: Exception) -> Header:
+    """Pillow knows no 48-bit TIFF and refuses some damaged headers that OpenCV reads."""
+    image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+    if image is None:
+        raise ImageError(
+            f"{path}: not an image that Pillow or OpenCV can read ({len(data)} bytes, starting {data[:8]!r}). "
+            "Remove it from the annotation, or set on_bad_sample=skip"
+        ) from error
+    return Header("OPENCV", "RGB", (image.shape[1], image.shape[0]), 1)
+
+
+def decode_pixels(data: bytes, header: Header, path: str, needed_side: int | None) -> tuple[NDArray[np.uint8], str]:
+    """Upright RGB pixels, and why a strict decoder refused them if it did."""
+    recovered = ""
+    if header.format in ("JPEG", "MPO") and header.mode in ("RGB", "L"):
+        try:
+            image = _decode_jpeg(data, header, needed_side)
+            return apply_orientation(image, header.orientation), ""
+        except ValueError as error:
+            recovered = str(error) or "damaged JPEG"
+    try:
+        image = _decode_with_pillow(data) if header.format != "OPENCV" else _decode_with_opencv(data, path)
+    except (OSError, SyntaxError, ValueError) as error:
+        if "truncated" in str(error).lower() or header.format not in ("JPEG", "MPO"):
+            raise ImageError(
+                f"{path}: the image cannot be decoded: {error}. Restore the file, or set on_bad_sample=skip"
+            ) from error
+        image, recovered = _decode_with_opencv(data, path), str(error)
+    if header.format == "TIFF":
+        return image, recovered
+    return apply_orientation(image, header.orientation), recovered
+
+
+def _decode_jpeg(data: bytes, header: Header, needed_side: int | None) -> NDArray[np.uint8]:
+    width, height = header.raw_size
+    if needed_side is None or max(width, height) < 2 * needed_side:
+        return simplejpeg.decode_jpeg(data, "RGB")  # type: ignore[no-any-return]
+    # Only reductions of 2 and more pay: libjpeg-turbo has no fast transform for those between.
+    scale = needed_side / max(width, height)
+    image = simplejpeg.decode_jpeg(
+        data, "RGB", min_width=round(width * scale), min_height=round(height * scale), min_factor=2
+    )
+    # The decoder rounds up to whole blocks; the last column or row may lie mostly beyond the page.
+    eighths = round(8 * max(image.shape) / max(width, height))
+    return image[: max(1, round(height * eighths / 8)), : max(1, round(width * eighths / 8))]  # type: ignore[no-any-return]
+
+
+def _decode_with_pillow(data: bytes) -> NDArray[np.uint8]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        with Image.open(io.BytesIO(data)) as opened:
+            if opened.mode.startswith("I"):
+                # Pillow's own conversion clips 16-bit gray at 255 instead of scaling it.
+                opened.load()
+                gray = (np.asarray(opened).astype(np.int64).clip(0, 65535) >> 8).astype(np.uint8)
+                return np.repeat(gray[:, :, None], 3, axis=2)
+            return np.array(opened.convert("RGB"))
+
+
+def _decode_with_opencv(data: bytes, path: str) -> NDArray[np.uint8]:
+    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+    image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    if image is None:
+        raise ImageError(f"{path}: neither Pillow nor OpenCV can decode it. Restore the file, or on_bad_sample=skip")
+    return np.asarray(image, dtype=np.uint8)

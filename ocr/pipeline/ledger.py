@@ -1,0 +1,42 @@
+"""What happened to each sample of the epoch: written by any worker, read by the main process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ocr.pipeline.sample import Sample
+
+COUNTS = ("seen", "recovered", "skipped", "dropped_polygons", "maps_drawn", "maps_stored", "maps_stale")
+
+
+class Ledger:
+    """One row a sample in shared memory. A sample is in one worker at a time, so rows need no lock."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._rows = torch.zeros((len(names), len(COUNTS)), dtype=torch.int32).share_memory_()  # type: ignore[no-untyped-call]
+
+    def record(self, sample: Sample) -> None:
+        """Note what happened to a sample on its way."""
+        row = [1, int(bool(sample.recovered)), 0, sample.dropped_polygons]
+        row += [int(sample.map_source == source) for source in ("drawn", "stored", "stale")]
+        self._rows[sample.index] = torch.tensor(row, dtype=torch.int32)
+
+    def skip(self, index: int) -> None:
+        """Note that a sample could not be used."""
+        self._rows[index] = torch.tensor([1, 0, 1, 0, 0, 0, 0], dtype=torch.int32)
+
+    def reset(self) -> None:
+        """Start a new epoch."""
+        self._rows.zero_()
+
+    def totals(self) -> dict[str, int]:
+        """Sums over the epoch so far."""
+        return dict(zip(COUNTS, self._rows.sum(dim=0).tolist(), strict=True))
+
+    def files(self, count: str) -> list[str]:
+        """Names of the samples that contribute to one of the counts."""
+        rows = self._rows[:, COUNTS.index(count)].nonzero().flatten().tolist()
+        return [self._names[row] for row in rows]

@@ -1,0 +1,92 @@
+"""What flows through the stages: one frozen `Sample`, from encoded bytes to page, polygons and maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.geometry.polygons import Polygons
+
+NO_IMAGE = np.zeros((0, 0, 3), dtype=np.uint8)
+
+
+class Maps(NamedTuple):
+    """What the loss compares with, all (H, W): where text is, how far from its border, and where each counts."""
+
+    prob_map: NDArray[np.float32]
+    thresh_map: NDArray[np.float32]
+    prob_mask: NDArray[np.bool_]
+    thresh_mask: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """One page on its way from the source to the batch."""
+
+    index: int
+    filename: str
+    path: str
+    polygons: Polygons
+    annotated: bool = True
+    claimed_size: tuple[int, int] | None = None
+    """(width, height) that the annotation gives for the page; tells which frame its polygons are in."""
+
+    encoded: bytes = b""
+    image: NDArray[Any] = field(default_factory=lambda: NO_IMAGE)
+    """(H, W, 3): upright RGB uint8 from decode on; float32 only behind a `Normalize` in the list of transforms."""
+
+    reduced_from: tuple[int, int] | None = None
+    """(width, height) that polygons live in while `image` has fewer pixels; the letterbox that follows ends it."""
+
+    inverse_matrix: NDArray[np.float64] = field(default_factory=lambda: np.eye(3))
+    """From the pixels of `image` back to the upright source page."""
+
+    shape: tuple[int, int] = (0, 0)
+    """(width, height) of the upright source page."""
+    raw_size: tuple[int, int] = (0, 0)
+    """(width, height) as stored in the file."""
+    orientation: int = 1
+    polygon_frame: str = "upright"
+
+    maps: Maps | None = None
+    map_source: str = ""
+    """How the maps came about: "drawn", "stored", or "stale" where stored ones did not fit and were drawn anew."""
+    recovered: str = ""
+    """Why a strict decoder refused the file that a tolerant one then read; empty for a sound file."""
+    dropped_polygons: int = 0
+    """How many polygons lost their area or left the page on the way."""
+
+    @property
+    def width(self) -> int:
+        return int(self.image.shape[1])
+
+    @property
+    def height(self) -> int:
+        return int(self.image.shape[0])
+
+    def moved(self, image: NDArray[Any], matrix: NDArray[np.float64], frame: tuple[int, int] | None = None) -> Sample:
+        """The sample with its pixels already moved to `image`: polygons and the way back follow along.
+
+        `frame` is the (width, height) that polygons live in, where it is not the image's own.
+        """
+        polygons = self.polygons.moved(matrix)
+        visible = polygons.on_page(*(frame or (image.shape[1], image.shape[0])))
+        gone = int(len(visible) - visible.sum())
+        page = replace(self, polygons=polygons.select(visible), dropped_polygons=self.dropped_polygons + gone)
+        return page.placed(image, matrix)
+
+    def placed(self, image: NDArray[Any], matrix: NDArray[np.float64]) -> Sample:
+        """The sample with its polygons already moved too; those that lost their area are dropped and counted."""
+        solid = self.polygons.solid
+        return replace(
+            self,
+            image=image,
+            polygons=self.polygons.select(solid),
+            inverse_matrix=self.inverse_matrix @ np.linalg.inv(matrix),
+            dropped_polygons=self.dropped_polygons + int(len(solid) - solid.sum()),
+            reduced_from=None,
+            maps=None,
+        )

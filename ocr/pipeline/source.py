@@ -1,0 +1,137 @@
+"""source: a folder of images and its annotation become samples of encoded bytes and polygons."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from ocr.errors import AnnotationError, ConfigError, DataError, ImageError
+from ocr.formats import read_annotations
+from ocr.formats.names import IMAGE_EXTENSIONS
+from ocr.formats.validate import to_polygons
+from ocr.geometry.polygons import Polygons
+from ocr.pipeline.sample import Sample
+
+ON_BAD_SAMPLE = ("raise", "skip")
+NO_POLYGONS = Polygons.pack([])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of a page before its file is read."""
+
+    filename: str
+    polygons: Polygons
+    claimed_size: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FolderSource:
+    """The pages of one split, in the order of the annotation (of the names, where there is none)."""
+
+    folder: Path
+    entries: tuple[Entry, ...]
+    annotated: bool
+    skipped: dict[str, str]
+    """File name and reason of each page that was left out when the annotation was read."""
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def read(self, index: int) -> Sample:
+        """One page as it lies on disk."""
+        entry = self.entries[index]
+        path = os.path.join(self.folder, entry.filename)
+        try:
+            with open(path, "rb") as stream:
+                encoded = stream.read()
+        except OSError as error:
+            raise ImageError(
+                f"{path}: cannot be opened ({error.strerror}). Restore it, or set on_bad_sample=skip"
+            ) from error
+        return Sample(
+            index=index,
+            filename=entry.filename,
+            path=path,
+            polygons=entry.polygons,
+            annotated=self.annotated,
+            claimed_size=entry.claimed_size,
+            encoded=encoded,
+        )
+
+
+def open_folder(
+    image_path: str | os.PathLike[str] | None,
+    annotation_path: str | os.PathLike[str] | None,
+    *,
+    annotation_format: str = "auto",
+    image_extensions: Iterable[str] | None = None,
+    on_bad_sample: str = "raise",
+) -> FolderSource:
+    """Check a split before the first image is read: folder, annotation, every word, every file name."""
+    if on_bad_sample not in ON_BAD_SAMPLE:
+        raise ConfigError(f"on_bad_sample={on_bad_sample!r} is not one of {', '.join(ON_BAD_SAMPLE)}")
+    if image_path is None:
+        raise ConfigError("image_path is null. Give the folder of the split's images, or leave the split out")
+    folder = Path(image_path)
+    extensions = _extensions(image_extensions)
+    present = _list_images(folder, extensions)
+    if annotation_path is None:
+        return FolderSource(folder, tuple(Entry(name, NO_POLYGONS) for name in present), False, {})
+    annotations = read_annotations(annotation_path, annotation_format, folder)
+    entries: list[Entry] = []
+    skipped: dict[str, str] = {}
+    here = set(present)
+    for name, page in annotations.pages.items():
+        if not name.lower().endswith(extensions):
+            skipped[name] = f"its extension is not one of image_extensions={', '.join(extensions)}"
+            continue
+        try:
+            _check_file(folder, name, here, annotations.path)
+            entries.append(Entry(name, to_polygons(page, f"{annotations.path}: {name}"), page.size))
+        except DataError as error:
+            if on_bad_sample == "raise":
+                raise
+            skipped[name] = str(error)
+    if not entries:
+        reason = f" ({next(iter(skipped.values()))})" if skipped else ""
+        raise AnnotationError(f"{annotations.path} names no usable image of {folder}{reason}. Run: ocr doctor")
+    return FolderSource(folder, tuple(entries), True, skipped)
+
+
+def _extensions(image_extensions: Iterable[str] | None) -> tuple[str, ...]:
+    if image_extensions is None:
+        return IMAGE_EXTENSIONS
+    if isinstance(image_extensions, str):
+        raise ConfigError(f"image_extensions={image_extensions!r} must be a list, such as ['.jpg', '.png']")
+    return tuple("." + extension.lower().lstrip(".") for extension in image_extensions)
+
+
+def _list_images(folder: Path, extensions: tuple[str, ...]) -> Sequence[str]:
+    if not folder.is_dir():
+        raise ConfigError(
+            f"image_path={folder} is not a folder. A dataset is DIR/images/<split>/ and DIR/jsons/<split>.json; "
+            "point dataset_base_path at DIR, or make one: ocr synth DIR"
+        )
+    names = sorted(
+        os.path.relpath(os.path.join(parent, name), folder).replace(os.sep, "/")
+        for parent, _, names in os.walk(folder)
+        for name in names
+        if name.lower().endswith(extensions)
+    )
+    if not names:
+        raise ConfigError(f"image_path={folder} holds no image ({', '.join(extensions)}). Fill it: ocr synth DIR")
+    return names
+
+
+def _check_file(folder: Path, name: str, present: set[str], annotation: str) -> None:
+    parts = PurePosixPath(name.replace("\\", "/"))
+    if parts.is_absolute() or ".." in parts.parts:
+        raise AnnotationError(f"{annotation}: {name!r} points outside {folder}. Name images relative to image_path")
+    if str(parts) not in present:
+        raise ImageError(
+            f"{folder / name} is in {annotation} but not on disk. Restore it, run `ocr doctor` for the whole list, "
+            "or set on_bad_sample=skip"
+        )

@@ -1,0 +1,55 @@
+"""Fixed and random stages are different types; where the first random one stands is the cut."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import takewhile
+
+import numpy as np
+
+from ocr.errors import ConfigError
+from ocr.pipeline.sample import Sample
+
+
+class FixedStage(ABC):
+    """Same sample in, same sample out: its output may be cached."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __call__(self, sample: Sample) -> Sample: ...
+
+
+class RandomStage(ABC):
+    """Draws from the generator of `(seed, epoch, index)`: its output is new every epoch."""
+
+    __slots__ = ()
+    moves_geometry = True
+    """Whether polygons may move, so that maps drawn before no longer fit."""
+
+    @abstractmethod
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample: ...
+
+
+Stage = FixedStage | RandomStage
+
+
+def run(stages: Sequence[Stage], sample: Sample, rng: np.random.Generator) -> Sample:
+    """Pass a sample through stages of both kinds."""
+    for stage in stages:
+        sample = stage(sample) if isinstance(stage, FixedStage) else stage(sample, rng)
+    return sample
+
+
+def cut(stages: Sequence[Stage]) -> tuple[tuple[FixedStage, ...], tuple[Stage, ...]]:
+    """Split into the longest fixed prefix and the rest."""
+    fixed = tuple(takewhile(lambda stage: isinstance(stage, FixedStage), stages))
+    return fixed, tuple(stages[len(fixed) :])  # type: ignore[return-value]
+
+
+def refuse_random(stages: Sequence[Stage], setting: str, cure: str) -> None:
+    """Raise where a random stage stands in front of something that would freeze it."""
+    for stage in stages:
+        if isinstance(stage, RandomStage):
+            raise ConfigError(f"{setting}, but {stage!r} is random: every epoch would repeat the first one. {cure}")

@@ -1,0 +1,165 @@
+"""targets: polygons to probability map, threshold map and the masks of the loss.
+
+For a polygon with area A and perimeter L, D = A (1 - r^2) / L. The probability map is 1 inside the polygon shrunk
+by D, the threshold map rises to `thresh_max` on the outline and falls to `thresh_min` at distance D from it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pyclipper
+from numpy.typing import NDArray
+
+from ocr.errors import ConfigError, MapError
+from ocr.formats.maps import map_file, read_maps
+from ocr.geometry.kernels import NOT_A_BOX, VANISHED, fill_upright_boxes, raise_border_band
+from ocr.geometry.polygons import Polygons
+from ocr.pipeline.fingerprint import digest, stages_digest
+from ocr.pipeline.sample import Maps, Sample
+from ocr.pipeline.stage import FixedStage
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Targets(FixedStage):
+    """Draw the maps of a page.
+
+    `min_text_size` is 2 pixels because receipts at 640 have lines of 6; text with a shorter side is left out of
+    the loss, and so is text that is marked ignore or whose shrunk form vanishes.
+    """
+
+    shrink_ratio: float = 0.4
+    thresh_min: float = 0.3
+    thresh_max: float = 0.7
+    min_text_size: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.shrink_ratio < 1:
+            raise ConfigError(f"shrink_ratio={self.shrink_ratio} must lie between 0 and 1 (the usual value is 0.4)")
+        if not 0 <= self.thresh_min < self.thresh_max <= 1:
+            raise ConfigError(
+                f"thresh_min={self.thresh_min}, thresh_max={self.thresh_max} must satisfy 0 <= min < max <= 1"
+            )
+
+    def __call__(self, sample: Sample) -> Sample:
+        maps = self.draw(sample.polygons, sample.width, sample.height)
+        if not sample.annotated:
+            # Nobody looked for text on this page, so its empty map must not teach that there is none.
+            maps.prob_mask[:] = False
+        return replace(sample, maps=maps, map_source="drawn")
+
+    def draw(self, polygons: Polygons, width: int, height: int) -> Maps:
+        """The four maps of a page of this size."""
+        maps = Maps(
+            np.zeros((height, width), dtype=np.float32),
+            np.full((height, width), self.thresh_min, dtype=np.float32),
+            np.ones((height, width), dtype=np.bool_),
+            np.zeros((height, width), dtype=np.bool_),
+        )
+        if not len(polygons):
+            return maps
+        areas, perimeters = polygons.areas, polygons.perimeters
+        distances = areas * (1 - self.shrink_ratio**2) / np.maximum(perimeters, 1e-9)
+        left_out = polygons.ignore | self._too_small(polygons, areas, perimeters)
+        # Clipper works on whole pixels, and the maps are defined by what it makes of vertices cut to them.
+        whole = polygons.vertices.astype(np.int32)
+        outlines = np.split(whole, polygons.offsets[1:-1])
+        thresh_fill = maps.thresh_mask.view(np.uint8)
+        status = fill_upright_boxes(whole, polygons.offsets, distances, left_out, maps.prob_map, maps.thresh_mask)
+        for p in np.flatnonzero(~left_out & (status == NOT_A_BOX)):
+            pieces = shrink(outlines[p], distances[p])
+            for piece in pieces:
+                cv2.fillPoly(maps.prob_map, [piece], 1.0)
+            if pieces:
+                cv2.fillPoly(thresh_fill, [outlines[p]], 1)
+            else:
+                left_out[p] = True
+        left_out |= status == VANISHED
+        distances[left_out] = 0
+        raise_border_band(
+            polygons.vertices, polygons.offsets, distances, self.thresh_min, self.thresh_max, maps.thresh_map
+        )
+        maps.thresh_mask[:] |= maps.thresh_map > np.float32(self.thresh_min)
+        prob_fill = maps.prob_mask.view(np.uint8)
+        for p in np.flatnonzero(left_out):
+            cv2.fillPoly(prob_fill, [outlines[p]], 0)
+            cv2.fillPoly(thresh_fill, [outlines[p]], 0)
+        return maps
+
+    def _too_small(
+        self, polygons: Polygons, areas: NDArray[np.float64], perimeters: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        # A shape is at least 2 A / L wide in every direction, so only the thin ones are measured.
+        suspects = 2 * areas < self.min_text_size * perimeters
+        too_small = np.zeros(len(polygons), dtype=np.bool_)
+        for p in np.flatnonzero(suspects):
+            outline = polygons.vertices[polygons.offsets[p] : polygons.offsets[p + 1]]
+            too_small[p] = min(cv2.minAreaRect(outline)[1]) < self.min_text_size
+        return too_small
+
+
+def shrink(outline: NDArray[np.int32], distance: float) -> list[NDArray[np.int32]]:
+    """The pieces that are left of a polygon on whole pixels when its outline moves inwards by `distance`."""
+    offset = pyclipper.PyclipperOffset()
+    try:
+        offset.AddPath(outline.tolist(), pyclipper.JT_ROUND, pyclipper.ET_CLOSEDPOLYGON)
+    except pyclipper.ClipperException:
+        return []  # Cut to whole pixels, fewer than three distinct vertices are left.
+    return [np.array(piece, dtype=np.int32) for piece in offset.Execute(-distance)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredTargets(FixedStage):
+    """Take the maps from their file where it fits the page exactly, and draw them where it does not.
+
+    The fingerprint is of what the maps are drawn from: the polygons in the page's own frame, its size, the
+    parameters and the code. Whatever moved the page or changed the annotation, the file no longer fits.
+    """
+
+    targets: Targets
+    folder: Path
+    preloaded: dict[str, tuple[str, Maps]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"StoredTargets({self.targets!r})"
+
+    def __call__(self, sample: Sample) -> Sample:
+        try:
+            fingerprint, maps = self.preloaded.get(sample.filename) or self.read(sample.filename)
+        except FileNotFoundError:
+            return self.targets(sample)
+        except MapError as error:
+            log.warning("%s", error)
+        else:
+            if fingerprint == maps_fingerprint(sample, self.targets):
+                return replace(sample, maps=maps, map_source="stored")
+            log.warning(
+                "%s: drawn from other polygons, another size or other code than %s has now; drawing them instead. "
+                "Write them anew: python scripts/preprocess_maps.py",
+                map_file(self.folder, sample.filename),
+                sample.filename,
+            )
+        return replace(self.targets(sample), map_source="stale")
+
+    def read(self, filename: str) -> tuple[str, Maps]:
+        """Fingerprint and maps of a page as stored."""
+        fingerprint, maps = read_maps(map_file(self.folder, filename))
+        return fingerprint, Maps(*maps)  # type: ignore[arg-type]
+
+
+def maps_fingerprint(sample: Sample, targets: Targets) -> str:
+    """Digest of everything the maps of a sample depend on."""
+    polygons = sample.polygons
+    return digest(
+        stages_digest((targets,)),
+        f"{sample.width}x{sample.height} annotated={sample.annotated}",
+        polygons.vertices.tobytes(),
+        polygons.offsets.tobytes(),
+        polygons.ignore.tobytes(),
+    )

@@ -1,0 +1,185 @@
+"""COCO JSON, COCO-Text and TextOCR."""
+
+import json
+
+import pytest
+
+from ocr.errors import AnnotationError
+from ocr.formats import read_annotations
+
+SQUARE = [0, 0, 9, 0, 9, 5, 0, 5]
+CORNERS = [[0, 0], [9, 0], [9, 5], [0, 5]]
+
+
+@pytest.fixture
+def read_coco(tmp_path):
+    def read(annotations, images=({"id": 1, "file_name": "a.jpg", "width": 40, "height": 30},), **options):
+        path = tmp_path / "coco.json"
+        path.write_text(json.dumps({"images": list(images), "annotations": annotations, "categories": []}))
+        return read_annotations(path, **options)
+
+    return read
+
+
+def words_of(annotations):
+    return annotations.pages["a.jpg"].words
+
+
+def test_polygons_sizes_and_pages_without_text_are_read(read_coco):
+    images = [{"id": 1, "file_name": "a.jpg", "width": 40.0, "height": 30}, {"id": 2, "file_name": "b.jpg"}]
+    found = read_coco([{"id": 7, "image_id": 1, "segmentation": [SQUARE], "text": "hi"}], images)
+    assert found.format == "coco"
+    assert found.pages["a.jpg"].size == (40, 30)
+    assert found.pages["b.jpg"].size is None
+    assert found.pages["b.jpg"].words == ()
+    (word,) = words_of(found)
+    assert (word.key, word.points, word.text) == ("7", CORNERS, "hi")
+
+
+def test_every_part_of_a_word_becomes_a_word_of_its_own(read_coco):
+    parts = [SQUARE, [20, 0, 30, 0, 30, 5]]
+    words = words_of(read_coco([{"id": 7, "image_id": 1, "segmentation": parts, "text": "hi", "iscrowd": 1}]))
+    assert [(word.key, len(word.points), word.text, word.ignore) for word in words] == [
+        ("7.1", 4, "hi", True),
+        ("7.2", 3, "hi", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "outline",
+    [
+        {"segmentation": [SQUARE]},
+        {"segmentation": SQUARE},
+        {"segmentation": CORNERS},
+        {"segmentation": [CORNERS]},
+        {"segmentation": [], "bbox": [0, 0, 9, 5]},
+        {"bbox": [0, 0, 9, 5]},
+        {"polygon": SQUARE},
+        {"mask": SQUARE},
+    ],
+)
+def test_an_outline_may_be_flat_nested_or_a_box(read_coco, outline):
+    (word,) = words_of(read_coco([{"id": 7, "image_id": 1, **outline}]))
+    assert word.points == CORNERS
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"iscrowd": 1},
+        {"ignore": 1},
+        {"legibility": "illegible"},
+        {"attributes": {"legible": False}},
+        {"attributes": {"illegible": True}},
+        {"utf8_string": "###"},
+    ],
+)
+def test_marks_of_illegible_text_are_honoured(read_coco, mark):
+    plain, marked = words_of(
+        read_coco(
+            [
+                {"id": 1, "image_id": 1, "bbox": [0, 0, 9, 5], "iscrowd": 0, "attributes": {"legible": True}},
+                {"id": 2, "image_id": 1, "bbox": [0, 0, 9, 5], **mark},
+            ]
+        )
+    )
+    assert (plain.ignore, marked.ignore) == (False, True)
+
+
+def test_a_crowd_written_as_a_mask_is_ignored_by_its_box(read_coco):
+    crowd = {
+        "id": 7,
+        "image_id": 1,
+        "iscrowd": 1,
+        "segmentation": {"counts": [1], "size": [9, 9]},
+        "bbox": [0, 0, 9, 5],
+    }
+    (word,) = words_of(read_coco([crowd]))
+    assert (word.points, word.ignore) == (CORNERS, True)
+
+
+def test_coco_text_and_text_ocr_are_read_with_their_dots(tmp_path):
+    path = tmp_path / "TextOCR.json"
+    images = {"x1": {"id": "x1", "file_name": "train/a.jpg", "width": 40, "height": 30}}
+    words = {
+        "x1_1": {"id": "x1_1", "image_id": "x1", "points": SQUARE, "utf8_string": "hi", "language": "english"},
+        "x1_2": {"id": "x1_2", "image_id": "x1", "points": SQUARE, "utf8_string": "."},
+        "x1_3": {"id": "x1_3", "image_id": "x1", "mask": SQUARE, "utf8_string": ".", "legibility": "legible"},
+    }
+    path.write_text(json.dumps({"imgs": images, "anns": words, "imgToAnns": {}}))
+    found = read_annotations(path)
+    assert found.format == "coco"
+    assert [(word.text, word.ignore) for word in words_of(found)] == [("hi", False), (".", True), (".", False)]
+    assert words_of(found)[0].language == "english"
+
+
+def test_file_names_are_resolved_in_the_image_folder(read_coco, tmp_path):
+    (tmp_path / "images" / "sub").mkdir(parents=True)
+    (tmp_path / "images" / "sub" / "a.jpg").touch()
+    images = [{"id": 1, "file_name": "val2017/sub/a.jpg"}, {"id": 2, "file_name": "gone/b.jpg"}]
+    assert list(read_coco([], images, image_path=tmp_path / "images").pages) == ["sub/a.jpg", "b.jpg"]
+    assert list(read_coco([], images).pages) == ["a.jpg", "b.jpg"]
+
+
+def test_an_odd_number_of_coordinates_is_kept_for_the_doctor(read_coco):
+    (word,) = words_of(read_coco([{"id": 7, "image_id": 1, "segmentation": [[*SQUARE, 3]]}]))
+    assert word.points == [*CORNERS, [3]]
+
+
+RLE = {"counts": "abc", "size": [9, 9]}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "message"),
+    [
+        ({"id": 7, "image_id": 1, "segmentation": RLE}, r"a\.jpg: word 7: segmentation is a run-length mask.*export"),
+        ({"id": 7, "image_id": 1, "segmentation": "abc"}, "word 7: segmentation is 'abc', not a list of polygons"),
+        (
+            {"id": 7, "image_id": 1, "segmentation": [SQUARE, 5]},
+            r"word 7: segmentation is .* 5\], not a list of polygons",
+        ),
+        ({"id": 7, "image_id": 1}, r"word 7: no polygon, and bbox is None"),
+        ({"id": 7, "image_id": 1, "bbox": [1, 2, 3, "4"]}, r"bbox is \[1, 2, 3, '4'\]"),
+        (
+            {"id": 7, "image_id": 3, "bbox": [1, 2, 3, 4]},
+            "annotation 7 is of image_id=3, which is not among the images",
+        ),
+        ("hello", "annotation 'hello' is not an object"),
+    ],
+)
+def test_a_broken_annotation_is_named(read_coco, annotation, message):
+    with pytest.raises(AnnotationError, match=message):
+        read_coco([annotation])
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        ([{"id": 1}], 'no "id" or no "file_name"'),
+        ([{"file_name": "a.jpg"}], 'no "id" or no "file_name"'),
+        (["a.jpg"], "image 'a.jpg' has no"),
+        ([{"id": 1, "file_name": "a.jpg"}, {"id": 1, "file_name": "b.jpg"}], "image id 1, b.jpg, is there twice"),
+        (
+            [{"id": 1, "file_name": "x/a.jpg"}, {"id": 2, "file_name": "y/a.jpg"}],
+            "image id 2, a.jpg, .* set image_path",
+        ),
+        ([{"id": 1, "file_name": "a.jpg", "width": "40", "height": 30}], "a.jpg: the page's size is '40' x 30"),
+    ],
+)
+def test_a_broken_image_entry_is_named(read_coco, images, message):
+    with pytest.raises(AnnotationError, match=message):
+        read_coco([], images)
+
+
+@pytest.mark.parametrize(
+    ("root", "message"),
+    [
+        ({"images": []}, '"annotations" is None'),
+        ({"images": {}, "annotations": []}, r'"images" is \{\}'),
+        ([], "the file holds a list"),
+    ],
+)
+def test_a_file_that_is_not_coco_is_refused_by_name(tmp_path, root, message):
+    (tmp_path / "a.json").write_text(json.dumps(root))
+    with pytest.raises(AnnotationError, match=message):
+        read_annotations(tmp_path / "a.json", "coco")

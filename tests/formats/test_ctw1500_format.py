@@ -1,0 +1,72 @@
+"""CTW1500: XML, marked text and the 32 numbers of the first release."""
+
+import pytest
+
+from ocr.errors import AnnotationError
+from ocr.formats import read_annotations
+from ocr.formats.ctw1500 import parse_ctw1500
+
+POINTS = [[10 * at, 5] for at in range(7)] + [[60 - 10 * at, 25] for at in range(7)]
+OUTLINE = ",".join(f"{x},{y}" for x, y in POINTS)
+XML = f"""<Annotations>
+<image file="0001.jpg">
+<box height="20" left="0" top="5" width="60">
+<label>Tom &amp; Co, Ltd</label>
+<segs>{OUTLINE}</segs>
+<pts x="1" y="2"/>
+</box>
+<box height="20" left="0" top="5" width="60"><label>###</label><segs>{OUTLINE}</segs></box>
+</image>
+</Annotations>"""
+
+
+def test_the_xml_of_the_training_set_is_read(tmp_path):
+    (tmp_path / "0001.xml").write_text(XML)
+    annotations = read_annotations(tmp_path)
+    assert annotations.format == "ctw1500"
+    words = annotations.pages["0001.jpg"].words
+    assert [(word.text, word.ignore) for word in words] == [("Tom & Co, Ltd", False), ("###", True)]
+    assert words[0].points == POINTS
+
+
+def test_the_marked_text_of_the_test_set_is_read():
+    words = parse_ctw1500(f"{OUTLINE},####Tom, Dick\n{OUTLINE},#######\n{OUTLINE},###\n{OUTLINE},####\n", "0001001.txt")
+    assert [(word.text, word.ignore) for word in words] == [
+        ("Tom, Dick", False),
+        ("###", True),
+        ("###", True),
+        ("", False),
+    ]
+    assert all(word.points == POINTS for word in words)
+
+
+def test_the_32_numbers_are_a_box_and_offsets_from_its_corner():
+    offsets = ",".join(f"{x},{y - 5}" for x, y in POINTS)
+    (word,) = parse_ctw1500(f"100,5,160,25,{offsets}", "0001.txt")
+    assert word.points == [[x + 100, y] for x, y in POINTS]
+    assert word.text is None
+
+
+def test_a_marked_line_of_sixteen_points_is_a_polygon_not_offsets():
+    line = ",".join(map(str, range(32)))
+    assert parse_ctw1500(f"{line},####a", "f.txt")[0].points[2] == [4, 5]
+    assert parse_ctw1500(line, "f.txt")[0].points[0] == [4, 6]
+
+
+def test_an_image_element_without_boxes_is_a_page_without_text():
+    assert parse_ctw1500('<Annotations><image file="1.jpg"/></Annotations>', "1.xml") == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1,2,3,####a", r"1\.txt, line 1: '1,2,3,####a' is not a line of CTW1500"),
+        ("<a><b></a>", r"1\.txt: not valid XML \(mismatched tag"),
+        ("<annotation><object/></annotation>", "<annotation> holds no <image> and no <box>"),
+        ("<a><box><segs>1,2,x,4</segs></box></a>", "word 0001: <segs> is '1,2,x,4'"),
+        ("<a><box><label>a</label></box></a>", "word 0001: <segs> is ''"),
+    ],
+)
+def test_broken_files_are_named_with_the_culprit(content, message):
+    with pytest.raises(AnnotationError, match=message):
+        parse_ctw1500(content, "1.txt")

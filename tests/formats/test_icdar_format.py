@@ -1,0 +1,63 @@
+"""ICDAR text files, as the two challenges hand them out."""
+
+import pytest
+
+from ocr.errors import AnnotationError
+from ocr.formats import read_annotations
+from ocr.formats.icdar import parse_icdar2013, parse_icdar2015
+
+QUAD = [[377, 117], [463, 117], [465, 130], [378, 130]]
+
+
+def test_icdar2015_reads_a_file_with_byte_order_mark_and_windows_line_ends(tmp_path):
+    content = "\ufeff377,117,463,117,465,130,378,130,Genaxis Theatre\r\n493,115,519,115,519,131,493,131,###\r\n\r\n"
+    (tmp_path / "gt_img_1.txt").write_bytes(content.encode())
+    words = read_annotations(tmp_path).pages["img_1.jpg"].words
+    assert [(word.key, word.text, word.ignore) for word in words] == [
+        ("0001", "Genaxis Theatre", False),
+        ("0002", "###", True),
+    ]
+    assert words[0].points == QUAD
+
+
+def test_icdar2015_keeps_commas_and_quotes_in_the_text():
+    (word,) = parse_icdar2015('1,2,9,2,9,5,1,5,"Joe", Inc, 10,50', "f.txt")
+    assert word.text == '"Joe", Inc, 10,50'
+
+
+@pytest.mark.parametrize(("ending", "text"), [("", None), (",", ""), (",2015", "2015"), (",1,000.50", "1,000.50")])
+def test_icdar2015_text_may_be_missing_empty_or_a_number(ending, text):
+    assert parse_icdar2015(f"1,2,9,2,9,5,1,5{ending}", "f.txt")[0].text == text
+
+
+def test_icdar2015_keeps_whole_numbers_whole_and_fractions_exact():
+    (word,) = parse_icdar2015("-1, 2.25, 9, 2, 9, 5e0, 1, 5, a", "f.txt")
+    assert word.points == [[-1, 2.25], [9, 2], [9, 5.0], [1, 5]]
+    assert type(word.points[0][0]) is int
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['158 128 411 181 "Foot, path"', '158, 128, 411, 181, "Foot, path"', '158,128,411,181,"Foot, path"'],
+)
+def test_icdar2013_reads_spaces_and_commas_alike(line):
+    (word,) = parse_icdar2013(line, "gt_100.txt")
+    assert word.points == [[158, 128], [411, 128], [411, 181], [158, 181]]
+    assert word.text == "Foot, path"
+
+
+def test_icdar2013_strips_only_the_outer_quotes_and_honours_ignored_words():
+    words = parse_icdar2013('1 2 3 4 ""Hi""\n1, 2, 3, 4, "###"\n1,2,3,4,plain\n1 2 3 4\n', "gt_100.txt")
+    assert [(word.text, word.ignore) for word in words] == [
+        ('"Hi"', False),
+        ("###", True),
+        ("plain", False),
+        (None, False),
+    ]
+
+
+@pytest.mark.parametrize("parse", [parse_icdar2013, parse_icdar2015])
+@pytest.mark.parametrize("line", ["hello", "1,2,three,4,5,6,7,8,a", "1_0,2,3", "nan,2,3,4,5,6,7,8"])
+def test_a_line_that_cannot_be_split_is_named_with_the_cure(parse, line):
+    with pytest.raises(AnnotationError, match=r"gt_1\.txt, line 3: .* is not a line of ICDAR.*annotation_format"):
+        parse(f"1,2,3,4,5,6,7,8,fine\n\n{line}\n", "gt_1.txt")

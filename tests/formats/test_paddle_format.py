@@ -1,0 +1,61 @@
+"""PaddleOCR label files."""
+
+import json
+
+import pytest
+
+from ocr.errors import AnnotationError
+from ocr.formats import read_annotations
+
+SQUARE = [[0, 0], [9, 0], [9, 5], [0, 5]]
+
+
+def write_label(path, *lines):
+    text = "".join(f"{name}\t{json.dumps(entries, ensure_ascii=False)}\r\n" for name, entries in lines)
+    path.write_bytes(("\ufeff" + text).encode())
+    return path
+
+
+def test_words_and_their_ignore_marks_are_read(tmp_path):
+    entries = [
+        {"transcription": "Total, 合計", "points": SQUARE, "difficult": False},
+        {"transcription": "###", "points": SQUARE},
+        {"transcription": "*", "points": SQUARE},
+        {"transcription": "far", "points": SQUARE, "difficult": True},
+    ]
+    found = read_annotations(write_label(tmp_path / "Label.txt", ("images/a.jpg", entries), ("images/b.jpg", [])))
+    assert found.format == "paddle"
+    words = found.pages["a.jpg"].words
+    assert [word.ignore for word in words] == [False, True, True, True]
+    assert (words[0].key, words[0].text, words[0].points) == ("0001", "Total, 合計", SQUARE)
+    assert found.pages["b.jpg"].words == ()
+
+
+def test_the_page_is_named_by_the_path_that_exists_in_the_image_folder(tmp_path):
+    (tmp_path / "images" / "train").mkdir(parents=True)
+    (tmp_path / "images" / "train" / "a.jpg").touch()
+    (tmp_path / "images" / "b.jpg").touch()
+    names = ["train/a.jpg", "C:\\data\\images\\b.jpg", "/etc/passwd", "../../gone/c.jpg"]
+    label = write_label(tmp_path / "Label.txt", *[(name, []) for name in names])
+    pages = read_annotations(label, "paddle", tmp_path / "images").pages
+    assert list(pages) == ["train/a.jpg", "b.jpg", "passwd", "c.jpg"]
+
+
+@pytest.mark.parametrize("line", ["a.jpg", "a.jpg\t[{", 'a.jpg\t{"points": []}', "a.jpg [] "])
+def test_a_line_without_a_json_list_is_named(tmp_path, line):
+    path = tmp_path / "Label.txt"
+    path.write_text(f"b.jpg\t[]\n{line}\n")
+    with pytest.raises(AnnotationError, match=r"Label\.txt, line 2: 'a\.jpg.* is not a line of PaddleOCR"):
+        read_annotations(path)
+
+
+def test_an_entry_that_is_not_an_object_is_named(tmp_path):
+    path = write_label(tmp_path / "Label.txt", ("a.jpg", [{"points": SQUARE}, "hello"]))
+    with pytest.raises(AnnotationError, match=r"line 1: a\.jpg: word 0002 is 'hello', not an object"):
+        read_annotations(path)
+
+
+def test_the_same_page_twice_asks_for_the_image_folder(tmp_path):
+    path = write_label(tmp_path / "Label.txt", ("x/a.jpg", []), ("y/a.jpg", []))
+    with pytest.raises(AnnotationError, match=r"line 2: a\.jpg is labelled twice .*image_path"):
+        read_annotations(path)

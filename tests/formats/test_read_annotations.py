@@ -1,0 +1,231 @@
+"""One entry for all formats: detection, image names, and what may be wrong with files and folders."""
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ocr.errors import AnnotationError, ConfigError
+from ocr.formats import FORMATS, read_annotations
+
+QUAD = "1,2,9,2,9,5,1,5"
+CURVE = "0,0,5,1,9,0,9,5,5,6,0,5"
+LABELS = {
+    "icdar2015": [f"{QUAD},10,50\n{QUAD},a\n", f"{QUAD}\n", f"{QUAD},2015\n{QUAD},1,000,000\n"],
+    "icdar2013": ['1 2 9 5 "a"\n', '1, 2, 9, 5, "Tel, Fax"\n', "1,2,9,5,2015\n"],
+    "total_text": [
+        "x: [[1 2\n 3]], y: [[4 5 6]], ornt: [u'c'], transcriptions: [u'a']\n",
+        f"{QUAD},a\n{QUAD},b\n{CURVE},c\n",
+        "0,0,9,0,9,5,a\n",
+    ],
+    "ctw1500": [
+        f"{CURVE},####a\n",
+        ",".join(["7"] * 32) + "\n",
+        "<a><image><box><segs>0,0,9,0,9,5</segs></box></image></a>",
+    ],
+}
+FILES = {
+    "native": '{"images": {"a.jpg": {"words": {"1": {"points": [[0, 0], [9, 0], [9, 5]]}}}}}',
+    "coco": '{"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": []}',
+    "paddle": '\nimages/a.jpg\t[{"points": [[0, 0], [9, 0], [9, 5]], "transcription": "a"}]\n',
+}
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["images", "annotations", "words", "points", "id", "image_id", "file_name", "bbox"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+
+
+def format_or_complaint(path, format):
+    """An error that does not name the file is returned whole, and so fails the test."""
+    try:
+        return read_annotations(path, format).format
+    except AnnotationError as error:
+        return "a complaint" if path.name in str(error) else str(error)
+
+
+def test_every_format_is_covered_here():
+    assert set(FORMATS) == LABELS.keys() | FILES.keys()
+    assert list(FORMATS) == ["native", "icdar2015", "icdar2013", "total_text", "ctw1500", "coco", "paddle"]
+
+
+@pytest.mark.parametrize(("format", "content"), [(name, text) for name, texts in LABELS.items() for text in texts])
+def test_auto_finds_the_format_of_a_folder_and_of_one_file_in_it(tmp_path, format, content):
+    (tmp_path / "a0.txt").write_text("\n")
+    (tmp_path / "a1.txt").write_text(content)
+    (tmp_path / "._a1.txt").write_bytes(b"\x00\xff")
+    (tmp_path / "notes.md").write_text("not an annotation")
+    found = read_annotations(tmp_path)
+    assert found.format == format
+    assert list(found.pages) == ["a0.jpg", "a1.jpg"]
+    assert found.pages["a0.jpg"].words == ()
+    assert found.pages == read_annotations(tmp_path, format).pages
+    single = read_annotations(tmp_path / "a1.txt")
+    assert (single.format, single.pages) == (format, {"a1.jpg": found.pages["a1.jpg"]})
+
+
+@pytest.mark.parametrize("format", FILES)
+def test_auto_finds_the_format_of_a_file(tmp_path, format):
+    path = tmp_path / "annotations"
+    path.write_bytes(b"\xef\xbb\xbf" + FILES[format].encode())
+    found = read_annotations(path)
+    assert found.format == format
+    assert list(found.pages) == ["a.jpg"]
+    assert found == read_annotations(str(path), format)
+
+
+def test_an_unknown_format_is_refused_with_the_names_that_are_known(tmp_path):
+    with pytest.raises(ConfigError, match=r"annotation_format=icdar15: did you mean icdar2015.*Known: auto, coco"):
+        read_annotations(tmp_path, "icdar15")
+
+
+@pytest.mark.parametrize(
+    ("label", "images", "expected"),
+    [
+        ("gt_img_1.txt", ["img_1.png"], "img_1.png"),
+        ("poly_gt_img1.txt", ["img1.JPG"], "img1.JPG"),
+        ("res_img_1.txt", ["img_1.tiff"], "img_1.tiff"),
+        ("gt_1.txt", ["gt_1.jpg", "1.jpg"], "gt_1.jpg"),
+        ("img11.jpg.txt", ["img11.jpg", "img11.png"], "img11.jpg"),
+        ("img11.jpg.txt", ["img11.png"], "img11.png"),
+        ("0001001.txt", ["1001.jpg"], "1001.jpg"),
+        ("gt_missing.txt", ["other.jpg", "missing.md"], "missing.jpg"),
+    ],
+)
+def test_the_image_of_a_label_is_found_by_its_stem(tmp_path, label, images, expected):
+    labels, folder = tmp_path / "labels", tmp_path / "images"
+    labels.mkdir()
+    folder.mkdir()
+    (labels / label).write_text(f"{QUAD},a\n")
+    for image in images:
+        (folder / image).touch()
+    assert list(read_annotations(labels, image_path=folder).pages) == [expected]
+
+
+def test_without_an_image_folder_the_image_is_a_jpg(tmp_path):
+    for name in ("gt_img_1.txt", "b.txt", "c.png.txt"):
+        (tmp_path / name).write_text(f"{QUAD},a\n")
+    assert list(read_annotations(tmp_path).pages) == ["b.jpg", "c.png", "img_1.jpg"]
+
+
+def test_a_label_between_two_images_asks_for_a_rename(tmp_path):
+    (tmp_path / "a.txt").write_text(f"{QUAD},a\n")
+    (tmp_path / "a.png").touch()
+    (tmp_path / "a.webp").touch()
+    with pytest.raises(AnnotationError, match=r"a\.txt may speak of a\.png or a\.webp in .*: rename"):
+        read_annotations(tmp_path, image_path=tmp_path)
+
+
+def test_two_labels_for_one_image_are_refused(tmp_path):
+    for name in ("gt_a.txt", "a.txt"):
+        (tmp_path / name).write_text(f"{QUAD},a\n")
+    with pytest.raises(AnnotationError, match=r"gt_a\.txt: a\.jpg is annotated by another file too"):
+        read_annotations(tmp_path)
+
+
+def test_a_missing_path_or_image_folder_is_named(tmp_path):
+    with pytest.raises(AnnotationError, match=r"gone\.json: no such file or folder: set annotation_path"):
+        read_annotations(tmp_path / "gone.json")
+    (tmp_path / "a.json").write_text(FILES["native"])
+    with pytest.raises(AnnotationError, match=r"image_path=.*gone is not a folder"):
+        read_annotations(tmp_path / "a.json", image_path=tmp_path / "gone")
+
+
+def test_a_folder_without_annotations_is_named_with_the_cure(tmp_path):
+    with pytest.raises(AnnotationError, match=r"no annotation files in this folder: set annotation_path"):
+        read_annotations(tmp_path)
+    (tmp_path / "poly_gt_img1.mat").touch()
+    with pytest.raises(AnnotationError, match="Matlab files are not read, take the text form"):
+        read_annotations(tmp_path)
+
+
+@pytest.mark.parametrize("format", ["native", "coco", "paddle"])
+def test_a_folder_is_refused_for_a_format_of_one_file(tmp_path, format):
+    with pytest.raises(AnnotationError, match=f"is a folder, and annotation_format={format} is one file"):
+        read_annotations(tmp_path, format)
+
+
+@pytest.mark.parametrize("format", ["auto", "native", "coco", "paddle"])
+def test_an_empty_file_is_named(tmp_path, format):
+    (tmp_path / "a.json").touch()
+    with pytest.raises(AnnotationError, match=r"a\.json: the file is empty"):
+        read_annotations(tmp_path / "a.json", format)
+
+
+@pytest.mark.parametrize("format", ["native", "coco"])
+def test_text_that_is_not_json_is_named(tmp_path, format):
+    (tmp_path / "a.txt").write_text(f"{QUAD},a\n")
+    with pytest.raises(AnnotationError, match=r"a\.txt: not valid JSON \(Extra data.*set annotation_format"):
+        read_annotations(tmp_path / "a.txt", format)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("\n", "all annotation files are empty, so nothing shows their format"),
+        (f"{QUAD},a\nhello\n", r"a\.txt, line 2: 'hello' fits none"),
+        ("0 0.48 0.63 0.69 0.71\n", r"a\.txt, line 1: '0 0\.48 0\.63 0\.69 0\.71' fits none"),
+        ("1,2,3\n", r"a\.txt, line 1: '1,2,3' fits none"),
+        (f'1,2,3,4,"a"\n{QUAD},b\n', "boxes of two corners and polygons are mixed"),
+    ],
+)
+def test_a_folder_that_shows_no_format_asks_for_it(tmp_path, content, message):
+    (tmp_path / "a.txt").write_text(content)
+    with pytest.raises(AnnotationError, match=rf"{message}: set annotation_format to one of native, icdar2015"):
+        read_annotations(tmp_path)
+
+
+def test_a_label_file_that_is_not_utf8_is_named(tmp_path):
+    (tmp_path / "a.txt").write_bytes(f"{QUAD},caf\xe9\n".encode("latin-1"))
+    with pytest.raises(AnnotationError, match=r"a\.txt: not UTF-8 at byte 19"):
+        read_annotations(tmp_path)
+
+
+def test_a_label_that_is_a_folder_is_named(tmp_path):
+    (tmp_path / "a.txt").mkdir()
+    with pytest.raises(AnnotationError, match=r"a\.txt: cannot be read"):
+        read_annotations(tmp_path)
+
+
+def test_a_json_of_a_list_is_refused_as_native(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps([{"file_name": "a.jpg"}]))
+    with pytest.raises(AnnotationError, match="the file holds a list"):
+        read_annotations(tmp_path / "a.json")
+
+
+def test_twenty_files_are_enough_to_tell_the_format(tmp_path):
+    for at in range(30):
+        (tmp_path / f"{at:02d}.txt").write_text(f"{QUAD},a\n" if at < 25 else "")
+    assert (read_annotations(tmp_path).format, len(read_annotations(tmp_path).pages)) == ("icdar2015", 30)
+
+
+@settings(max_examples=200, deadline=None)
+@given(root=json_values, format=st.sampled_from(["native", "coco"]))
+@example(root={"images": {"a.jpg": {"img_w": 10**400, "img_h": 9}}}, format="native")
+def test_no_json_whatever_breaks_the_readers(tmp_path_factory, root, format):
+    path = tmp_path_factory.mktemp("json") / "a.json"
+    path.write_text(json.dumps({"images": root, "annotations": root} if format == "coco" else {"images": root}))
+    assert format_or_complaint(path, format) in (format, "a complaint")
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=st.text(st.sampled_from("0123456789,, .-#\n\t[]{}<>x:y'\"u"), max_size=60),
+    format=st.sampled_from(list(FORMATS)),
+)
+@example(text="9" * 5000 + ",1,2,3,4,5,6,7", format="icdar2015")
+@example(text='<?xml version="1.0" encoding="gbk"?><a><image/></a>', format="ctw1500")
+@example(text="x: [[1]], y: [[1]], ornt: [u'c'], transcriptions: [" + "[" * 500 + "]", format="total_text")
+def test_no_text_whatever_breaks_the_readers(tmp_path_factory, text, format):
+    path = tmp_path_factory.mktemp("text") / "a.txt"
+    path.write_text(text)
+    assert format_or_complaint(path, format) in (format, "a complaint")
+    assert format_or_complaint(path, "auto") in (*FORMATS, "a complaint")

@@ -1,0 +1,69 @@
+"""Total-Text in its own notation and as plain polygons."""
+
+import pytest
+
+from ocr.errors import AnnotationError
+from ocr.formats.total_text import parse_total_text
+
+RECORDS = """\
+x: [[206 251 386 542 620 646 550 358 189 140]], y: [[ 633  811  931  946  926  976 1009  989  845  629]], \
+ornt: [u'c'], transcriptions: [u'PETROSAINS']
+x: [[2 8 10
+ 8 2]], y: [[10 8 12
+ 16 14]], ornt: [u'h'], transcriptions: [u"Joe's"]
+x: [[ -3 105 105 -3]], y: [[  1   1 -20  20]], ornt: [u'#'], transcriptions: [u'#']
+x: [[1 9 9]], y: [[1 1 5]], ornt: [u'm'], transcriptions: [u'caf\\xe9, 24']
+x: [[1 9 9]], y: [[1 1 5]], ornt: [], transcriptions: []
+"""
+
+
+def test_records_are_read_over_line_breaks_escapes_and_quotes():
+    words = parse_total_text(RECORDS, "poly_gt_img1.txt")
+    assert [(word.text, word.ignore, word.orientation) for word in words] == [
+        ("PETROSAINS", False, "curved"),
+        ("Joe's", False, "horizontal"),
+        ("#", True, None),
+        ("café, 24", False, "multi-oriented"),
+        (None, True, None),
+    ]
+    assert words[0].points[:2] == [[206, 633], [251, 811]]
+    assert words[1].points == [[2, 10], [8, 8], [10, 12], [8, 16], [2, 14]]
+    assert words[2].points[0] == [-3, 1]
+
+
+def test_plain_polygons_have_any_number_of_points_and_numbers_for_text():
+    words = parse_total_text(
+        "0,0,9,0,9,5,The, end\n0,0,9,0,9,5,5,7,0,5,2024\n0,0,9,0,9,5,###\n0,0,9,0,9,5\n", "img1.txt"
+    )
+    assert [(len(word.points), word.text, word.ignore) for word in words] == [
+        (3, "The, end", False),
+        (5, "2024", False),
+        (3, "###", True),
+        (3, None, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "x: [[1 2 3]], y: [[1 2 3]]",
+        "x: [[1 2 b]], y: [[1 2 3]], ornt: [u'c'], transcriptions: [u'a']",
+        "x: [[1 2 3]], y: [[1 2 3]], ornt: [u'c'], transcriptions: [u'a]",
+        "x: [[1 2 3]], y: [[1 2 3]], ornt: [u'c'], transcriptions: [5]",
+    ],
+)
+def test_a_broken_record_is_named_by_its_line(record):
+    with pytest.raises(AnnotationError, match=r"img1\.txt, line 8: .x: .* is not a line of Total-Text"):
+        parse_total_text(RECORDS + record, "img1.txt")
+
+
+def test_unequal_numbers_of_x_and_y_are_counted_in_the_error():
+    with pytest.raises(AnnotationError, match="line 1: 3 x for 2 y"):
+        parse_total_text("x: [[1 2 3]], y: [[1 2]], ornt: [u'c'], transcriptions: [u'a']", "img1.txt")
+
+
+def test_text_before_the_first_record_and_lines_without_a_polygon_are_refused():
+    with pytest.raises(AnnotationError, match="line 1: 'hello' is not a line of Total-Text"):
+        parse_total_text("hello\n" + RECORDS, "img1.txt")
+    with pytest.raises(AnnotationError, match="line 2: '1,2,3,4,two' is not a line of Total-Text"):
+        parse_total_text("0,0,9,0,9,5,one\n1,2,3,4,two\n", "img1.txt")
