@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -12,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
-from ocr.geometry.polygons import Polygons
 from ocr.optional import require
 from ocr.pipeline.prefix import POSITIONS, Letterbox
 from ocr.pipeline.sample import Sample
@@ -58,9 +59,9 @@ def _kind(step: Any) -> str:
 
 def is_fixed(step: Any) -> bool:
     """Whether an Albumentations transform gives the same result every time."""
-    if type(step).__name__ not in _FIXED or step.p != 1 or getattr(step, "position", None) == "random":
+    if type(step).__name__ not in _FIXED or step.p != 1 or isinstance(getattr(step, "max_size", None), Sequence):
         return False
-    return not isinstance(getattr(step, "max_size", None), list | tuple)
+    return "random" not in (getattr(step, "position", None), getattr(step, "pad_position", None))
 
 
 def _as_letterbox(resize: Any, pad: Any) -> Letterbox | None:
@@ -103,31 +104,32 @@ class _Composed:
         vars(self).update(state, _local=threading.local())
 
     def _apply(self, sample: Sample, seed: int) -> Sample:
-        compose = self._compose()
-        compose.set_random_seed(seed)
-        probes = _GRID * (sample.width, sample.height)
-        points = np.concatenate([sample.polygons.vertices, probes.astype(np.float32)])
-        result = compose(image=sample.image, keypoints=points)
-        moved = np.asarray(result["keypoints"], dtype=np.float32).reshape(-1, 2)
+        probes = (_GRID * (sample.width, sample.height)).astype(np.float32)
+        points = np.concatenate([sample.polygons.vertices, probes])
+        image, moved = self._run(sample.image, points, seed)
+        if len(moved) != len(points):
+            # A reflecting border repeats every point, in no order to rely on; a plain border moves them alike.
+            _, moved = self._run(sample.image, points, seed, plain_border=True)
+        if len(moved) != len(points):
+            raise ConfigError(
+                f"transforms: {self!r} made {len(moved)} vertices of {len(points)}; polygons need them all"
+            )
         count = len(sample.polygons.vertices)
-        matrix = _fit(probes, moved[count:].astype(np.float64))
-        polygons = sample.polygons
-        vertices = np.ascontiguousarray(moved[:count])
-        polygons = Polygons(vertices, polygons.offsets, polygons.ignore, polygons.texts)
-        image: NDArray[Any] = result["image"]
+        matrix = _fit(probes.astype(np.float64), moved[count:].astype(np.float64))
+        polygons = replace(sample.polygons, vertices=moved[:count])
         polygons = polygons.select(polygons.on_page(image.shape[1], image.shape[0]))
         return replace(sample, polygons=polygons).placed(image, matrix)
 
-    def _compose(self) -> Any:
-        if not hasattr(self._local, "compose"):
-            import copy
-
-            albumentations = require("albumentations", "A transform of another library in the list")
-            self._local.compose = albumentations.Compose(
-                copy.deepcopy(list(self.transforms)),
-                keypoint_params=albumentations.KeypointParams(format="xy", remove_invisible=False),
-            )
-        return self._local.compose
+    def _run(
+        self, image: NDArray[Any], points: NDArray[np.float32], seed: int, plain_border: bool = False
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        name = "plain" if plain_border else "given"
+        if not hasattr(self._local, name):
+            setattr(self._local, name, _compose(self.transforms, plain_border))
+        compose = getattr(self._local, name)
+        compose.set_random_seed(seed)
+        result = compose(image=image, keypoints=points)
+        return result["image"], np.ascontiguousarray(result["keypoints"], dtype=np.float32).reshape(-1, 2)
 
 
 class FixedAlbumentations(_Composed, FixedStage):
@@ -143,10 +145,27 @@ class RandomAlbumentations(_Composed, RandomStage):
     def __init__(self, transforms: tuple[Any, ...]) -> None:
         super().__init__(transforms)
         image_only = require("albumentations", "Transforms").ImageOnlyTransform
-        self.moves_geometry = not all(isinstance(transform, image_only) for transform in transforms)
+        self.moves_geometry = not all(isinstance(member, image_only) for member in _members(transforms))
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         return self._apply(sample, int(rng.integers(2**31)))
+
+
+def _compose(transforms: Sequence[Any], plain_border: bool) -> Any:
+    albumentations = require("albumentations", "A transform of another library in the list")
+    copies = copy.deepcopy(list(transforms))
+    for member in _members(copies) if plain_border else ():
+        if hasattr(member, "border_mode"):
+            member.border_mode = cv2.BORDER_CONSTANT
+    return albumentations.Compose(
+        copies, keypoint_params=albumentations.KeypointParams(format="xy", remove_invisible=False)
+    )
+
+
+def _members(transforms: Sequence[Any]) -> Iterator[Any]:
+    """The transforms themselves, out of whatever `OneOf` or `Sequential` they are in."""
+    for transform in transforms:
+        yield from _members(transform.transforms) if hasattr(transform, "transforms") else [transform]
 
 
 def _fit(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ocr.datasets.conditional_normalize import ConditionalNormalize as ConditionalNormalize
 
 NORMALIZE_WHERE = ("host", "device")
+# Behind one of these the page is float already, which the pass from uint8 to a tensor would leave as it is.
+_TO_FLOAT = ("Normalize", "ConditionalNormalize", "ToFloat")
 
 
 class DBTransforms:
@@ -66,9 +68,8 @@ class DBTransforms:
     ) -> dict[str, Any]:
         """Transform one decoded page: `image` (3, H, W) tensor, `polygons` list of (1, n, 2), `inverse_matrix`."""
         height, width = image.shape[:2]
-        page = Sample(
-            0, "", "", Polygons.pack(polygons or []), image=image, shape=(width, height), raw_size=(width, height)
-        )
+        packed = Polygons.pack([] if polygons is None else polygons)
+        page = Sample(0, "", "", packed, image=image, shape=(width, height), raw_size=(width, height))
         moved = run(self.stages, page, rng if rng is not None else np.random.default_rng())
         return {
             "image": image_tensor(moved.image, self.host_normalization),
@@ -77,17 +78,17 @@ class DBTransforms:
         }
 
     def __repr__(self) -> str:
-        stages = [repr(stage) for stage in (*self.fixed, "|", *self.random)]
-        return " -> ".join([*stages, repr(self.normalization)] if self.normalization else stages).replace("'|'", "|")
+        steps = [*map(repr, self.fixed), "|", *map(repr, self.random)]
+        return " -> ".join([*steps, repr(self.normalization)] if self.normalization else steps)
 
 
-def _flatten(transforms: Sequence[Any]) -> list[Any]:
+def _flatten(transforms: Any) -> list[Any]:
     """Open an Albumentations `Compose` given as the list or within it: all of its members run anyway."""
-    members = getattr(transforms, "transforms", transforms)
-    flat: list[Any] = []
-    for step in members:
-        flat.extend(_flatten(step) if type(step).__name__ == "Compose" and step.p == 1 else [step])
-    return flat
+    if isinstance(transforms, Sequence) and not isinstance(transforms, str):
+        return [step for member in transforms for step in _flatten(member)]
+    if type(transforms).__name__ == "Compose" and transforms.p == 1:
+        return _flatten(transforms.transforms)
+    return [transforms]
 
 
 def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
@@ -96,18 +97,24 @@ def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
         steps = steps[:-1]
     if steps and isinstance(steps[-1], Normalize):
         return steps[:-1], steps[-1]
-    if steps and type(steps[-1]).__name__ in ("Normalize", "ConditionalNormalize") and _is_plain(steps[-1]):
+    if (
+        steps
+        and _is_plain_normalization(steps[-1])
+        and not any(type(step).__name__ in _TO_FLOAT for step in steps[:-1])
+    ):
         last = steps[-1]
         return steps[:-1], Normalize(_three(last.mean), _three(last.std), last.max_pixel_value)
     return steps, None
 
 
-def _is_plain(step: Any) -> bool:
-    return bool(step.p == 1 and step.normalization == "standard")
+def _is_plain_normalization(step: Any) -> bool:
+    named_so = type(step).__name__ in ("Normalize", "ConditionalNormalize")
+    return bool(named_so and step.p == 1 and step.normalization == "standard")
 
 
 def _three(value: Any) -> tuple[float, float, float]:
-    return tuple(np.broadcast_to(np.asarray(value, dtype=np.float64), 3).tolist())
+    values = np.atleast_1d(np.asarray(value, dtype=np.float64)).tolist()
+    return tuple(values * 3 if len(values) == 1 else values)
 
 
 def _as_stages(steps: list[Any]) -> list[Stage]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.sample import Maps, Sample
@@ -53,6 +55,7 @@ def to_item(sample: Sample, normalize: Normalize | None, targets: Targets | None
         "polygon_frame": sample.polygon_frame,
         "image_filename": sample.filename,
         "image_path": sample.path,
+        "annotated": sample.annotated,
     }
     if sample.maps is not None:
         item |= map_tensors(sample.maps)
@@ -103,12 +106,18 @@ def _fits(item: Item, targets: Targets) -> bool:
 
 def _draw(item: Item, targets: Targets) -> Item:
     height, width = item["image"].shape[-2:]
+    drawn_with: Targets | None = item.get("targets")
+    if drawn_with is not None:
+        targets = replace(targets, min_text_size=drawn_with.min_text_size)
     polygons = Polygons.pack(item["polygons"], item.get("ignore"))
-    return map_tensors(targets.draw(polygons, width, height))
+    return map_tensors(targets.draw(polygons, width, height, item.get("annotated", True)))
 
 
 def _stack(tensors: list[torch.Tensor]) -> torch.Tensor:
     first = tensors[0]
+    sizes = sorted({tuple(tensor.shape) for tensor in tensors})
+    if len(sizes) > 1:
+        raise ConfigError(f"pages of {sizes} in one batch: end the fixed transforms with a Letterbox(size)")
     if first.ndim == 3 and first.stride(0) == 1 and first.shape[0] > 1:
         # uint8 pages are (H, W, 3) in memory: stacked so, and shown as (B, 3, H, W), nothing is reordered.
         return torch.stack([tensor.permute(1, 2, 0) for tensor in tensors]).permute(0, 3, 1, 2)

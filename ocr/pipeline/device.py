@@ -26,9 +26,11 @@ class Normalize:
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
             values = tuple(float(value) for value in getattr(self, name))
-            if len(values) != 3 or (name == "std" and min(values) <= 0):
+            if len(values) != 3 or (name == "std" and not min(values) > 0):
                 raise ConfigError(f"Normalize({name}={values}): three channels are needed, std above 0")
             object.__setattr__(self, name, values)
+        if not self.max_pixel_value > 0:
+            raise ConfigError(f"Normalize(max_pixel_value={self.max_pixel_value}) must be above 0; for uint8 it is 255")
 
     @property
     def offset_and_factor(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

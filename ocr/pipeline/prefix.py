@@ -39,7 +39,7 @@ class Letterbox(FixedStage):
         scale = self.size / max(page_width, page_height)
         width, height = max(1, round(page_width * scale)), max(1, round(page_height * scale))
         left, top = self._corner(width, height)
-        canvas = np.full((self.size, self.size, 3), self.fill, dtype=np.uint8)
+        canvas = np.full((self.size, self.size, 3), self.fill, dtype=sample.image.dtype)
         window = canvas[top : top + height, left : left + width]
         if sample.image.shape == window.shape:
             window[:] = sample.image

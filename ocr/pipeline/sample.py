@@ -57,7 +57,7 @@ class Sample:
     recovered: str = ""
     """Why a strict decoder refused the file that a tolerant one then read; empty for a sound file."""
     dropped_polygons: int = 0
-    """How many polygons lost their area or left the page on the way."""
+    """How many polygons lost their area on the way, or lay off the page; what a random crop leaves out is not lost."""
 
     @property
     def width(self) -> int:

@@ -12,14 +12,34 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
+from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import RandomStage, Stage
 
 Matrix = NDArray[np.float64]
+LEAST_SIGMA = 0.2
 
 
-class RandomGeometry(RandomStage):
+class Chance(RandomStage):
+    """A random stage that happens with probability `p`."""
+
+    __slots__ = ()
+    p: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1:
+            raise ConfigError(f"{self!r}: p={self.p} is a probability, from 0 to 1")
+        wrong = self.wrong_range()
+        if wrong:
+            raise ConfigError(f"{self!r}: {wrong}")
+
+    def wrong_range(self) -> str:
+        """What the other parameters must satisfy, where they do not."""
+        return ""
+
+
+class RandomGeometry(Chance):
     """A random stage that is a 3x3 matrix on the page, whose size it keeps."""
 
     __slots__ = ()
@@ -33,7 +53,7 @@ class RandomGeometry(RandomStage):
 
 
 @dataclass(frozen=True, slots=True)
-class TextAwareCrop(RandomStage):
+class TextAwareCrop(Chance):
     """Cut out a window whose borders pass between the words, and scale it to fill the page.
 
     Text marked ignore may be cut; every other polygon is wholly inside the window or wholly outside.
@@ -43,6 +63,9 @@ class TextAwareCrop(RandomStage):
     """Shortest side of the window, as a share of the page's."""
     p: float = 0.5
     tries: int = 10
+
+    def wrong_range(self) -> str:
+        return "" if 0 < self.smallest <= 1 else "smallest is a share of the page, above 0 and up to 1"
 
     def choose(self, polygons: Polygons, width: int, height: int, rng: np.random.Generator) -> Window | None:
         """A window that holds some text, or any window of a page without; None to leave the page alone."""
@@ -180,6 +203,9 @@ class RandomScale(RandomGeometry):
     largest: float = 1.4
     p: float = 0.5
 
+    def wrong_range(self) -> str:
+        return "" if 0 < self.smallest <= self.largest else "0 < smallest <= largest must hold"
+
     def propose(self, polygons: Polygons, width: int, height: int, rng: np.random.Generator) -> Matrix | None:
         if rng.random() >= self.p:
             return None
@@ -193,7 +219,7 @@ def _about_centre(cos: float, sin: float, width: int, height: int) -> Matrix:
     return np.array([[cos, -sin, x - cos * x + sin * y], [sin, cos, y - sin * x - cos * y], [0, 0, 1]])
 
 
-class RandomPixels(RandomStage):
+class RandomPixels(Chance):
     """A random stage that leaves every polygon where it is."""
 
     __slots__ = ()
@@ -229,10 +255,13 @@ class RandomBlur(RandomPixels):
     sigma: float = 1.2
     p: float = 0.2
 
+    def wrong_range(self) -> str:
+        return "" if self.sigma >= LEAST_SIGMA else f"sigma must be at least {LEAST_SIGMA}: less does not blur"
+
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         if rng.random() >= self.p:
             return sample
-        return replace(sample, image=cv2.GaussianBlur(sample.image, (0, 0), rng.uniform(0.2, self.sigma)))
+        return replace(sample, image=cv2.GaussianBlur(sample.image, (0, 0), rng.uniform(LEAST_SIGMA, self.sigma)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +271,9 @@ class JpegNoise(RandomPixels):
     worst: int = 40
     best: int = 90
     p: float = 0.2
+
+    def wrong_range(self) -> str:
+        return "" if 1 <= self.worst <= self.best <= 100 else "1 <= worst <= best <= 100 must hold"
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         if rng.random() >= self.p:

@@ -48,25 +48,24 @@ class Targets(FixedStage):
             )
 
     def __call__(self, sample: Sample) -> Sample:
-        maps = self.draw(sample.polygons, sample.width, sample.height)
-        if not sample.annotated:
-            # Nobody looked for text on this page, so its empty map must not teach that there is none.
-            maps.prob_mask[:] = False
+        maps = self.draw(sample.polygons, sample.width, sample.height, sample.annotated)
         return replace(sample, maps=maps, map_source="drawn")
 
-    def draw(self, polygons: Polygons, width: int, height: int) -> Maps:
+    def draw(self, polygons: Polygons, width: int, height: int, annotated: bool = True) -> Maps:
         """The four maps of a page of this size."""
         maps = Maps(
             np.zeros((height, width), dtype=np.float32),
             np.full((height, width), self.thresh_min, dtype=np.float32),
-            np.ones((height, width), dtype=np.bool_),
+            # Where nobody looked for text, an empty map must not teach that there is none.
+            np.full((height, width), annotated, dtype=np.bool_),
             np.zeros((height, width), dtype=np.bool_),
         )
         if not len(polygons):
             return maps
         areas, perimeters = polygons.areas, polygons.perimeters
         distances = areas * (1 - self.shrink_ratio**2) / np.maximum(perimeters, 1e-9)
-        left_out = polygons.ignore | self._too_small(polygons, areas, perimeters)
+        # A figure of eight has loops that cancel: without an area there is no D to draw it with.
+        left_out = polygons.ignore | (areas <= 0) | self._too_small(polygons, areas, perimeters)
         # Clipper works on whole pixels, and the maps are defined by what it makes of vertices cut to them.
         whole = polygons.vertices.astype(np.int32)
         outlines = np.split(whole, polygons.offsets[1:-1])
@@ -135,15 +134,14 @@ class StoredTargets(FixedStage):
         except FileNotFoundError:
             return self.targets(sample)
         except MapError as error:
-            log.warning("%s", error)
+            _warn_once(self.folder, str(error))
         else:
             if fingerprint == maps_fingerprint(sample, self.targets):
                 return replace(sample, maps=maps, map_source="stored")
-            log.warning(
-                "%s: drawn from other polygons, another size or other code than %s has now; drawing them instead. "
-                "Write them anew: python scripts/preprocess_maps.py",
-                map_file(self.folder, sample.filename),
-                sample.filename,
+            _warn_once(
+                self.folder,
+                f"{map_file(self.folder, sample.filename)} was drawn from other polygons, another size or other code "
+                f"than {sample.filename} has now. Write them anew: python scripts/preprocess_maps.py",
             )
         return replace(self.targets(sample), map_source="stale")
 
@@ -151,6 +149,17 @@ class StoredTargets(FixedStage):
         """Fingerprint and maps of a page as stored."""
         fingerprint, maps = read_maps(map_file(self.folder, filename))
         return fingerprint, Maps(*maps)  # type: ignore[arg-type]
+
+
+_warned: set[Path] = set()
+
+
+def _warn_once(folder: Path, reason: str) -> None:
+    """The first map that does not fit speaks for its folder; the ledger counts them all."""
+    if folder in _warned:
+        return
+    _warned.add(folder)
+    log.warning("%s: stale maps are refused and drawn instead. The first: %s", folder, reason)
 
 
 def maps_fingerprint(sample: Sample, targets: Targets) -> str:

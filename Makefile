@@ -1,0 +1,52 @@
+# `make` alone lists the targets.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+DEMO   := data/demo
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Set up once; again only when the lock or the package's own metadata changes.
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet -r requirements.lock
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
+	@touch $@
+
+setup: $(READY)  ## install everything into .venv, once
+
+demo: $(READY)  ## make pages, check them, draw their maps, time an epoch (data/demo, preview.png)
+	$(BIN)/ocr synth $(DEMO) --train 64 --val 24 --seed 0 --overwrite
+	$(BIN)/ocr doctor $(DEMO) --html $(DEMO)/doctor.html
+	$(BIN)/python scripts/preprocess_maps.py dataset_base_path=$(DEMO)
+	$(BIN)/ocr preview $(DEMO) $(DEMO)/preview_val.png
+	$(BIN)/ocr preview $(DEMO) $(DEMO)/preview_train.png --split train
+	$(BIN)/python benchmarks/cold_epoch.py --data $(DEMO) --rounds 2
+
+test: $(READY)  ## run all tests, with the coverage of ocr/
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --fail-under=90
+
+check: $(READY)  ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)  ## the benchmarks: make bench DATA=DIR (default: synthetic pages)
+	$(BIN)/python benchmarks/maps.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/cold_epoch.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/synth.py
+
+lock: $(READY)  ## pin the newest versions that go together into requirements.lock
+	$(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+
+clean:  ## remove the environment and everything generated
+	rm -rf $(VENV) $(DEMO) outputs .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*

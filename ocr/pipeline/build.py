@@ -1,0 +1,47 @@
+"""From config to datasets and loaders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from ocr.errors import ConfigError, GlyphFeedError, near_names
+from ocr.pipeline.batch import Batch
+
+
+def build_dataset(config: DictConfig, split: str) -> Any:
+    """The dataset of `datasets.<split>_dataset`."""
+    name = f"{split}_dataset"
+    if name not in config.datasets:
+        raise ConfigError(f"datasets.{name} is not in the config: {near_names(name, list(config.datasets))}")
+    if config.datasets[name] is None:
+        raise ConfigError(f"datasets.{name} is null. Describe the split as in configs/data/base.yaml, or leave it out")
+    try:
+        return instantiate(config.datasets[name], _convert_="object")
+    except InstantiationException as error:
+        if isinstance(error.__cause__, GlyphFeedError):
+            raise type(error.__cause__)(f"datasets.{name}: {error.__cause__}") from error
+        raise
+
+
+def build_dataloader(config: DictConfig, split: str) -> torch.utils.data.DataLoader[Batch | None]:
+    """A torch DataLoader over a split; only training is shuffled, by the seed."""
+    dataset = build_dataset(config, split)
+    settings = OmegaConf.to_container(config.dataloaders[f"{split}_dataloader"], resolve=True)
+    assert isinstance(settings, dict)
+    if settings.get("drop_last") and len(dataset) < settings["batch_size"]:
+        raise ConfigError(
+            f"{split}: {len(dataset)} pages do not fill one batch of {settings['batch_size']}, and drop_last=true "
+            f"drops what does not. Lower dataloaders.{split}_dataloader.batch_size, or set drop_last=false"
+        )
+    generator = torch.Generator().manual_seed(config.seed)
+    return torch.utils.data.DataLoader(
+        dataset,
+        collate_fn=instantiate(config.collate_fn),
+        generator=generator,
+        **{str(key): value for key, value in settings.items()},
+    )

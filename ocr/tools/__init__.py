@@ -1,0 +1,1 @@
+"""What the command line and the scripts call: making, checking, converting and measuring data."""

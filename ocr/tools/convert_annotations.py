@@ -1,0 +1,46 @@
+"""Write the native annotation JSON from any format that is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ocr.errors import ConfigError
+from ocr.formats.native import write_native
+from ocr.formats.read import read_annotations
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionSummary:
+    """What was converted: the format it was in, how many pages and words, and how many of the words are ignored."""
+
+    format: str
+    pages: int
+    words: int
+    ignored: int
+
+
+def convert_annotations(
+    source: Path, target: Path, format: str = "auto", image_path: Path | None = None, overwrite: bool = False
+) -> ConversionSummary:
+    """Read `source`, a file or a folder, and write `target`, a JSON file."""
+    _check_target(source, target, overwrite)
+    annotations = read_annotations(source, format, image_path)
+    write_native(annotations, target)
+    words = [word for page in annotations.pages.values() for word in page.words]
+    ignored = sum(word.ignore for word in words)
+    return ConversionSummary(annotations.format, len(annotations.pages), len(words), ignored)
+
+
+def _check_target(source: Path, target: Path, overwrite: bool) -> None:
+    # A .txt written into the folder that is read would be an annotation file the next time.
+    if target.suffix.lower() != ".json":
+        raise ConfigError(f"target={target}: the native format is JSON: give a name that ends in .json")
+    if not target.exists():
+        return
+    if source.exists() and target.samefile(source):
+        raise ConfigError(f"target={target} is the source itself: give the converted file another name")
+    if target.is_dir():
+        raise ConfigError(f"target={target} is a folder: give the name of a file in it")
+    if not overwrite:
+        raise ConfigError(f"target={target} exists: give another name, or allow overwrite")

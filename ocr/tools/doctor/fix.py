@@ -1,0 +1,177 @@
+"""A repaired copy of the annotations; the originals are only ever read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from ocr.errors import ConfigError
+from ocr.formats import Annotations, Page, Word, write_native
+from ocr.formats.validate import fault_of
+from ocr.geometry.orientation import orientation_matrix
+from ocr.geometry.polygons import MIN_AREA
+from ocr.tools.doctor.findings import Report, Split
+from ocr.tools.doctor.images import ImageFacts
+from ocr.tools.doctor.polygons import Points, clipped, is_out, is_sound, repaired
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that the repaired copy says differently."""
+
+    split: str
+    image: str
+    word: str | None
+    action: str  # page-dropped, word-dropped, turned, page-size-set, repaired, clipped, text-quoted
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FixSummary:
+    """The files that were written, the splits that could not be, and every change."""
+
+    written: tuple[Path, ...]
+    skipped: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+    def counts(self) -> dict[str, int]:
+        """How often each action was taken."""
+        return dict(Counter(change.action for change in self.changes))
+
+    def to_json(self) -> str:
+        """Files, counts and every change, for other programs."""
+        document = {
+            "written": [str(path) for path in self.written],
+            "skipped": list(self.skipped),
+            "counts": self.counts(),
+            "changes": [
+                {"split": c.split, "image": c.image, "word": c.word, "action": c.action, "reason": c.reason}
+                for c in self.changes
+            ],
+        }
+        return json.dumps(document, indent=2)
+
+
+def write_fixed(report: Report, target: Path) -> FixSummary:
+    """Write `target/jsons/<split>.json` for every split that could be read, and link its images beside it."""
+    sources = [(split, split.annotations) for split in report.splits if split.annotations is not None]
+    files = [target / "jsons" / f"{split.name}.json" for split, _ in sources]
+    for file in files:
+        _refuse_sources(file, [Path(source.path) for _, source in sources])
+    expected = "raw" if report.annotation_frame == "raw" else "upright"
+    changes: list[Change] = []
+    for file, (split, source) in zip(files, sources, strict=True):
+        pages = _fix_pages(split, source, expected, changes)
+        write_native(Annotations(str(file), "native", pages), file)
+        _link_images(split, target)
+    skipped = tuple(split.name for split in report.splits if split.annotations is None)
+    return FixSummary(tuple(files), skipped, tuple(changes))
+
+
+def _refuse_sources(file: Path, sources: list[Path]) -> None:
+    for source in sources:
+        same = file.exists() and source.exists() and file.samefile(source)
+        if same or source.resolve() in (file.resolve(), *file.resolve().parents):
+            raise ConfigError(f"--fix {file.parents[1]} would write {file} over its source {source}: name a new folder")
+
+
+def _link_images(split: Split, target: Path) -> None:
+    """With a link to the images the copy is a dataset of its own; the folder itself stays, so maps never mix."""
+    link = target / "images" / split.name
+    if not link.exists() and not link.is_symlink():
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(split.folder.resolve(), target_is_directory=True)
+
+
+def _fix_pages(split: Split, annotations: Annotations, expected: str, changes: list[Change]) -> dict[str, Page]:
+    pages: dict[str, Page] = {}
+    for name, page in annotations.pages.items():
+        facts = split.images.get(name)
+        if facts is None or not facts.readable:
+            reason = "missing-image" if facts is None else str(facts.problem)
+            changes.append(Change(split.name, name, None, "page-dropped", reason))
+        else:
+            pages[name] = _fix_page(split, name, page, facts, expected, changes)
+    return pages
+
+
+def _fix_page(split: Split, name: str, page: Page, facts: ImageFacts, expected: str, changes: list[Change]) -> Page:
+    verdict = split.frames.get(name)
+    matrix: NDArray[np.float64] = np.eye(3)
+    frame = verdict.best if verdict else "upright"
+    size = page.size
+    if verdict and verdict.frame and (verdict.frame != expected or verdict.frame != verdict.used):
+        # The size tells every later reader which frame it is, where it can.
+        size = facts.size_in(expected)
+        action = "page-size-set" if verdict.frame == expected else "turned"
+        changes.append(Change(split.name, name, None, action, f"other-frame: {verdict.evidence}"))
+        if verdict.frame != expected:
+            upright = orientation_matrix(facts.orientation, *facts.raw_size)
+            matrix = upright if expected == "upright" else np.asarray(np.linalg.inv(upright), dtype=np.float64)
+            frame = expected
+    words = []
+    for word in page.words:
+        fixed, taken = fix_word(word, matrix, facts.size_in(frame))
+        changes += [Change(split.name, name, word.key, action, reason) for action, reason in taken]
+        if fixed is not None:
+            words.append(fixed)
+    return Page(tuple(words), size)
+
+
+def fix_word(
+    word: Word, matrix: NDArray[np.float64], page: tuple[int, int]
+) -> tuple[Word | None, list[tuple[str, str]]]:
+    """The word as it should be, or None, and the (action, reason) of each change but the turn of its page."""
+    fault = fault_of(word.points)
+    if fault is not None:
+        return None, [("word-dropped", f"bad-points: {fault}")]
+    taken: list[tuple[str, str]] = []
+    text: Any = word.text
+    if not isinstance(text, str | None):
+        taken.append(("text-quoted", "bad-text"))
+        word = replace(word, text=str(text))
+    written = np.array(word.points, dtype=np.float64).reshape(-1, 2)
+    points = written @ matrix[:2, :2].T + matrix[:2, 2]
+    fixed, repairs = fix_points(points, page)
+    if fixed is None:
+        return None, [*taken, ("word-dropped", repairs[-1][1])]
+    if fixed is points and np.array_equal(points, written):
+        return word, taken
+    return replace(word, points=_as_written(fixed)), taken + repairs
+
+
+def fix_points(points: Points, page: tuple[int, int]) -> tuple[Points | None, list[tuple[str, str]]]:
+    """Repair, then clip; the very same array where neither is needed."""
+    fixed: Points | None = points
+    taken: list[tuple[str, str]] = []
+    if not is_sound(points):
+        taken.append(("repaired", "self-intersecting"))
+        fixed = _rounded(repaired(points)) if not shapely.Polygon(points).is_valid else None
+        if fixed is None:
+            return None, [("repaired", "degenerate-polygon")]
+    if fixed is not None and is_out(fixed, page):
+        taken.append(("clipped", "out-of-page"))
+        fixed = _rounded(clipped(fixed, page))
+    return fixed, taken
+
+
+def _rounded(points: Points | None) -> Points | None:
+    """Hundredths of a pixel; the hull where rounding made the outline touch itself."""
+    if points is None:
+        return None
+    rounded: Points = points.round(2)
+    if is_sound(rounded):
+        return rounded
+    hull = shapely.MultiPoint(rounded).convex_hull
+    return shapely.get_coordinates(hull)[:-1] if hull.area >= MIN_AREA else None
+
+
+def _as_written(points: Points) -> list[list[float]]:
+    return [[int(v) if v.is_integer() else v for v in point] for point in points.tolist()]

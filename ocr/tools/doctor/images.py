@@ -1,0 +1,150 @@
+"""What an image file tells without decoding it, and whether it can be decoded at all."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from ocr.errors import ImageError
+from ocr.geometry.orientation import upright_size
+from ocr.pipeline.decode import MIN_SIDE, ORIENTATION_TAG, Decode, Header, decode_pixels, read_header
+
+PIXEL_LIMIT = Decode().max_pixels
+# What Pillow's readers raise on damaged bytes; anything else is a bug of ours.
+DAMAGE = (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, struct.error)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """One image file: its raw (stored) size, EXIF orientation, and what is wrong with it, if anything is."""
+
+    path: Path
+    byte_count: int
+    raw_size: tuple[int, int] = (0, 0)
+    orientation: int = 1
+    problem: str | None = None
+    detail: str = ""
+
+    @property
+    def readable(self) -> bool:
+        """The header could be read and no pixels are known to be missing."""
+        return self.problem is None or self.problem == "corrupt-but-readable"
+
+    def size_in(self, frame: str) -> tuple[int, int]:
+        """Width and height in the raw or the upright frame."""
+        return self.raw_size if frame == "raw" else upright_size(self.orientation, *self.raw_size)
+
+
+def inspect_image(path: Path, *, deep: bool = False) -> ImageFacts:
+    """Header, orientation and end of one file; `deep` decodes every pixel too."""
+    facts = ImageFacts(path, path.stat().st_size)
+    if not facts.byte_count:
+        return replace(facts, problem="empty-file", detail="0 bytes")
+    try:
+        header = _open_header(path)
+    except Image.DecompressionBombError as error:
+        return replace(facts, problem="too-many-pixels", detail=str(error))
+    except ImageError:
+        with path.open("rb") as file:
+            detail = f"{facts.byte_count} bytes starting {file.read(8)!r} that neither Pillow nor OpenCV knows"
+        return replace(facts, problem="unreadable-image", detail=detail)
+    (width, height), facts = header.raw_size, replace(facts, raw_size=header.raw_size, orientation=header.orientation)
+    if width * height > PIXEL_LIMIT:
+        return replace(facts, problem="too-many-pixels", detail=f"{width} x {height}, the limit is {PIXEL_LIMIT}")
+    if min(width, height) < MIN_SIDE:
+        return replace(facts, problem="unreadable-image", detail=f"{width} x {height} pixels cannot hold text")
+    problem, detail = _check_pixels(path, header, deep)
+    return replace(facts, problem=problem, detail=detail)
+
+
+def _open_header(path: Path) -> Header:
+    """Read the first bytes only; the pipeline's own reader, which takes the whole file, has the last word."""
+    try:
+        with Image.open(path) as image:
+            orientation = image.getexif().get(ORIENTATION_TAG, 1)
+            orientation = orientation if orientation in range(1, 9) else 1
+            # Pillow turns TIFF pages upright by itself and reports the upright size.
+            size = upright_size(orientation, *image.size) if image.format == "TIFF" else image.size
+            return Header(image.format or "", image.mode, size, orientation)
+    except Image.DecompressionBombError:
+        raise
+    except DAMAGE:
+        return read_header(path.read_bytes(), str(path), PIXEL_LIMIT)
+
+
+def _check_pixels(path: Path, header: Header, deep: bool) -> tuple[str | None, str]:
+    """The kind and the detail of what is wrong with the pixels, or (None, "")."""
+    try:
+        end = _missing_end(path, header.format)
+        if end:
+            return "truncated-image", end
+        if header.format == "PNG":
+            # Pillow checks the sum of every PNG chunk without decoding; for most other formats verify() does nothing.
+            with Image.open(path) as image:
+                image.verify()
+        if not deep:
+            return None, ""
+        # 64 pixels: every coefficient of a JPEG is read all the same, in a fraction of the memory.
+        complaint = decode_pixels(path.read_bytes(), header, str(path), 64)[1]
+        return ("corrupt-but-readable", complaint) if complaint else (None, "")
+    except DAMAGE as error:
+        text = str(error.__cause__ or error)
+        return ("truncated-image" if "truncated" in text.lower() else "unreadable-image"), text
+
+
+def _missing_end(path: Path, file_format: str) -> str:
+    """Why the end of the file is missing, or "". Bytes behind the end (a phone's video, padding) are fine."""
+    if file_format not in ("JPEG", "MPO"):
+        return ""
+    with path.open("rb") as file:
+        file.seek(-2, io.SEEK_END)
+        if file.read() == b"\xff\xd9":
+            return ""
+        file.seek(0)
+        return "" if _has_jpeg_end(file.read()) else "the JPEG has no end marker"
+
+
+def _has_jpeg_end(data: bytes) -> bool:
+    """Walk the segments to the first scan, so that the end marker of an EXIF thumbnail does not count."""
+    position = 2
+    while position + 4 <= len(data) and data[position] == 0xFF:
+        marker, length = data[position + 1], int.from_bytes(data[position + 2 : position + 4], "big")
+        if marker == 0xDA:
+            return data.find(b"\xff\xd9", position) >= 0
+        position += 1 if marker == 0xFF else 2 + length
+    return False
+
+
+def same_bytes(images: Iterable[ImageFacts]) -> list[list[ImageFacts]]:
+    """Groups of files with the same content; only files of the same length are read."""
+    by_length: dict[int, list[ImageFacts]] = defaultdict(list)
+    for facts in images:
+        by_length[facts.byte_count].append(facts)
+    groups: list[list[ImageFacts]] = []
+    for length, alike in by_length.items():
+        if length and len(alike) > 1:
+            by_digest: dict[bytes, list[ImageFacts]] = defaultdict(list)
+            for facts in alike:
+                by_digest[blake2b(facts.path.read_bytes(), digest_size=16).digest()].append(facts)
+            groups += [group for group in by_digest.values() if len(group) > 1]
+    return groups
+
+
+def read_upright(path: Path, longest_side: int, mode: str = "RGB") -> NDArray[np.uint8]:
+    """The upright page, its longest side at most `longest_side`; JPEGs are decoded at about that scale."""
+    with Image.open(path) as image:
+        scale = min(1.0, longest_side / max(image.size))
+        target = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+        image.draft(mode, target)
+        page = ImageOps.exif_transpose(image).convert(mode)
+    page.thumbnail((longest_side, longest_side), Image.Resampling.BOX)
+    return np.asarray(page)

@@ -1,0 +1,102 @@
+"""The files of a dataset: its splits, and images that are missing, left over or there twice."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from ocr.errors import ConfigError, DataError, near_names
+from ocr.formats import Annotations
+from ocr.tools.doctor.findings import Finding, Split
+from ocr.tools.doctor.images import ImageFacts, same_bytes
+
+
+def find_splits(data: Path, wanted: Sequence[str] | None = None) -> list[tuple[str, Path, Path]]:
+    """(name, image folder, annotation file) of each split: what is below `images`, and what only `jsons` names."""
+    images, jsons = data / "images", data / "jsons"
+    if not images.is_dir():
+        raise DataError(
+            f"{images}: no such folder. A dataset has images/<split>/ and jsons/<split>.json; for another layout "
+            "give the image folder, and the annotations with annotation_path"
+        )
+    folders = {entry.name for entry in images.iterdir() if entry.is_dir() and not entry.name.endswith("_maps")}
+    folders = {name for name in folders if not name.startswith(".")}
+    named = {file.stem for file in jsons.glob("*.json")} if jsons.is_dir() else set()
+    known = sorted(folders | named)
+    if not known:
+        raise DataError(f"{images}: no splits. Put the pages into {images / 'train'} and {images / 'val'}")
+    for name in wanted or ():
+        if name not in known:
+            raise ConfigError(f"{data}: there is no split {name!r}: {near_names(name, known)}")
+    return [(name, images / name, jsons / f"{name}.json") for name in (wanted or known)]
+
+
+def files_below(folder: Path) -> Iterator[str]:
+    """Relative names of all files, hidden ones left out."""
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        base = Path(parent).relative_to(folder)
+        yield from ((base / file).as_posix() for file in files if not file.startswith("."))
+
+
+def image_findings(split: str, images: dict[str, ImageFacts]) -> list[Finding]:
+    """What was wrong with the files themselves."""
+    return [Finding(split, file, facts.problem, facts.detail) for file, facts in images.items() if facts.problem]
+
+
+def missing_images(split: str, annotations: Annotations, files: Sequence[str]) -> list[Finding]:
+    """Pages without an image; a name that nearly fits is the usual cause."""
+    held = set(files)
+    alike = {_plain(file): file for file in files}
+    findings = []
+    for page in annotations.pages:
+        if page not in held:
+            near = alike.get(_plain(page))
+            hint = f"; {near} is there: the names differ in case, accents or extension" if near else ""
+            detail = f"named in {annotations.path}, and not in the image folder{hint}"
+            findings.append(Finding(split, page, "missing-image", detail))
+    return findings
+
+
+def _plain(name: str) -> str:
+    return unicodedata.normalize("NFC", PurePosixPath(name).stem).casefold()
+
+
+def unreferenced_files(
+    split: str, annotations: Annotations, files: Iterable[str], images: dict[str, ImageFacts]
+) -> list[Finding]:
+    """Files without a page: a good image may be lost work, anything else only takes room."""
+    findings = []
+    for file in files:
+        if file in annotations.pages:
+            continue
+        facts = images.get(file)
+        if facts and facts.readable:
+            detail = f"{facts.size_in('upright')[0]} x {facts.size_in('upright')[1]} pixels, not in {annotations.path}"
+            findings.append(Finding(split, file, "unreferenced-image", detail))
+        else:
+            detail = f"{facts.problem}: {facts.detail}" if facts else "not an image by its name"
+            findings.append(Finding(split, file, "unreferenced-file", detail))
+    return findings
+
+
+def find_duplicates(splits: Sequence[Split]) -> list[Finding]:
+    """Annotated pages with the same bytes: within a split they weigh double, across splits they leak."""
+    owners = {
+        split.images[page].path: (split.name, page)
+        for split in splits
+        if split.annotations
+        for page in split.annotations.pages
+        if page in split.images
+    }
+    annotated = [facts for split in splits for facts in split.images.values() if facts.path in owners]
+    findings = []
+    for group in same_bytes(annotated):
+        first_split, first = owners[group[0].path]
+        for facts in group[1:]:
+            split, page = owners[facts.path]
+            kind = "duplicate-image" if split == first_split else "leaked-image"
+            findings.append(Finding(split, page, kind, f"the same bytes as {first_split}/{first}"))
+    return findings

@@ -1,0 +1,85 @@
+"""What lies under the paper: the bed of a scanner, or a table with the paper's shadow on it."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.tools.synth.paper import shade_size
+from ocr.tools.synth.phrases import chance
+from ocr.tools.synth.scene import Scene
+from ocr.tools.synth.strip import walk_box
+
+_WOODS = ((150, 105, 65), (110, 75, 50), (185, 150, 110), (90, 70, 60))
+_PLAINS = ((60, 62, 66), (120, 122, 125), (35, 34, 36), (160, 40, 42), (50, 80, 110), (190, 185, 175), (85, 105, 80))
+
+
+def make_desk(rng: np.random.Generator, scene: Scene) -> NDArray[np.uint8]:
+    """The page before the paper is laid on it, (H, W, 3)."""
+    size = shade_size(scene.width, scene.height)
+    small = _bed(rng, size) if scene.kind != "photo" else _table(rng, size)
+    if scene.kind == "photo":
+        _clutter(rng, small)
+        small *= _paper_shadow(rng, scene, size, float(rng.uniform(2, 9)))[..., None]
+    else:
+        small *= _paper_shadow(rng, scene, size, 1.0)[..., None]
+    enlarged = cv2.resize(
+        np.clip(small, 0, 255).astype(np.uint8), (scene.width, scene.height), interpolation=cv2.INTER_LINEAR
+    )
+    return np.asarray(enlarged, dtype=np.uint8)
+
+
+def _bed(rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float32]:
+    level = np.float32(rng.uniform(238, 255))
+    return np.full((size[1], size[0], 3), level, dtype=np.float32)
+
+
+def _table(rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float32]:
+    """Wood with a grain, a plain top, cloth or tiles."""
+    width, height = size
+    kind = int(rng.integers(4))
+    palette = _WOODS if kind == 0 else _PLAINS
+    color = np.array(palette[int(rng.integers(len(palette)))], dtype=np.float32) + rng.uniform(-15, 15, 3)
+    tone = np.ones((height, width), dtype=np.float32)
+    if kind == 0:
+        for rows, depth in ((24, 0.1), (140, 0.09)):
+            grain = rng.standard_normal((rows, 5), dtype=np.float32) * depth
+            tone += cv2.resize(grain, size, interpolation=cv2.INTER_CUBIC)
+        if chance(rng, 0.5):
+            tone = np.ascontiguousarray(cv2.resize(tone.T, size))
+    elif kind == 1:
+        tone += rng.standard_normal((height, width), dtype=np.float32) * 0.08
+    elif kind == 2:
+        period = int(rng.integers(40, 120))
+        tone[int(rng.integers(period)) :: period] *= 0.7
+        tone[:, int(rng.integers(period)) :: period] *= 0.7
+    cloud = rng.standard_normal((4, 4), dtype=np.float32) * 0.06
+    tone += cv2.resize(cloud, size, interpolation=cv2.INTER_CUBIC)
+    return np.asarray(tone[..., None] * color.astype(np.float32), dtype=np.float32)
+
+
+def _clutter(rng: np.random.Generator, table: NDArray[np.float32]) -> None:
+    """Things that lie about: cards, cups, pens. None of them carries text."""
+    height, width = table.shape[:2]
+    for _ in range(int(rng.choice([0, 0, 1, 2, 3]))):
+        at = float(rng.uniform(0, width)), float(rng.uniform(0, height))
+        color = [float(level) for level in rng.uniform(30, 220) + rng.uniform(-30, 30, size=3)]
+        reach = float(rng.uniform(0.06, 0.3)) * max(width, height)
+        if chance(rng, 0.3):
+            cv2.circle(table, (round(at[0]), round(at[1])), round(reach / 2), color, -1, cv2.LINE_AA)
+            cv2.circle(table, (round(at[0]), round(at[1])), round(reach / 2.6), [0.6 * level for level in color], -1)
+            continue
+        slim = float(rng.choice([0.06, 0.6, 0.75]))
+        corners = cv2.boxPoints((at, (reach, reach * slim), float(rng.uniform(0, 180))))
+        cv2.fillPoly(table, [corners.round().astype(np.int32)], color, cv2.LINE_AA)
+
+
+def _paper_shadow(rng: np.random.Generator, scene: Scene, size: tuple[int, int], reach: float) -> NDArray[np.float32]:
+    """A soft dark rim beside the paper, away from the lamp."""
+    border = walk_box((0.0, 0.0, scene.paper_width - 1.0, scene.paper_height - 1.0), 9)
+    scale = size[0] / scene.width
+    outline = scene.page_map.to_page(border) * scale + rng.uniform(-reach, reach, size=2)
+    shadow = np.ones(size[::-1], dtype=np.float32)
+    cv2.fillPoly(shadow, [outline.round().astype(np.int32)], 1 - float(rng.uniform(0.25, 0.6)))
+    return np.asarray(cv2.GaussianBlur(shadow, (0, 0), reach * 0.7), dtype=np.float32)

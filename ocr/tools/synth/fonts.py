@@ -1,0 +1,99 @@
+"""The typefaces that come with the installed packages, and a line of text drawn in one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import cv2
+import matplotlib
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+PILLOW_FACE = "pillow"
+
+# (regular, bold) of each family. Symbol faces and those whose ASCII is not ASCII (cmr10: `<` is not `<`) stay out.
+FAMILIES: dict[str, tuple[tuple[str, str], ...]] = {
+    "mono": (
+        ("DejaVuSansMono.ttf", "DejaVuSansMono-Bold.ttf"),
+        ("DejaVuSansMono-Bold.ttf", "DejaVuSansMono-Bold.ttf"),
+        ("DejaVuSansMono-Oblique.ttf", "DejaVuSansMono-BoldOblique.ttf"),
+        ("cmtt10.ttf", "DejaVuSansMono-Bold.ttf"),
+    ),
+    "sans": (
+        ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf"),
+        (PILLOW_FACE, "DejaVuSans-Bold.ttf"),
+        ("cmss10.ttf", PILLOW_FACE),
+    ),
+    "serif": (
+        ("STIXGeneral.ttf", "STIXGeneralBol.ttf"),
+        ("DejaVuSerif.ttf", "DejaVuSerif-Bold.ttf"),
+    ),
+    "headline": (
+        ("DejaVuSans-BoldOblique.ttf", "DejaVuSans-BoldOblique.ttf"),
+        ("STIXGeneralBolIta.ttf", "STIXGeneralBolIta.ttf"),
+        ("DejaVuSerif-BoldItalic.ttf", "DejaVuSerif-BoldItalic.ttf"),
+        ("STIXGeneralItalic.ttf", "STIXGeneralBolIta.ttf"),
+        ("DejaVuSans-Bold.ttf", "DejaVuSans-Bold.ttf"),
+    ),
+}
+
+# A receipt printer has 203 dots an inch, about 24 a line: a larger line shows its dots instead of more detail.
+THERMAL_SIZE = 24
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Glyphs:
+    """A drawn line: its coverage (0 bare paper, 255 full ink) and where its top left pixel lies from the baseline."""
+
+    coverage: NDArray[np.uint8]
+    left: int
+    top: int
+
+
+@lru_cache(maxsize=512)
+def load_font(face: str, size: int) -> ImageFont.FreeTypeFont:
+    """A face at a size in pixels, opened once a process."""
+    if face == PILLOW_FACE:
+        font = ImageFont.load_default(size)
+        assert isinstance(font, ImageFont.FreeTypeFont), "this Pillow is built without FreeType"
+        return font
+    path = Path(matplotlib.get_data_path(), "fonts", "ttf", face)
+    # Raqm is not in every Pillow; the basic layout gives the same pixels everywhere.
+    return ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.BASIC)
+
+
+def text_width(text: str, face: str, size: int) -> float:
+    """How far the pen moves, in pixels."""
+    return float(load_font(face, size).getlength(text))
+
+
+def fit_text(text: str, face: str, size: int, width: float) -> str:
+    """The text, or as much of its beginning as fits into `width` pixels."""
+    natural = text_width(text, face, size)
+    while natural > width and len(text) > 1:
+        text = text[: max(1, min(len(text) - 1, int(len(text) * width / natural)))].rstrip()
+        natural = text_width(text, face, size)
+    return text
+
+
+def draw_text(text: str, face: str, size: int, *, tall: float = 1.0, thermal: bool = False) -> Glyphs:
+    """Draw one line; `tall` stretches it upwards as receipt printers do, `thermal` keeps the dots of the print head."""
+    if thermal and size > 1.5 * THERMAL_SIZE:
+        dots = draw_text(text, face, THERMAL_SIZE)
+        return _stretch(dots, size / THERMAL_SIZE, tall * size / THERMAL_SIZE, cv2.INTER_LINEAR)
+    font = load_font(face, size)
+    left, top, right, bottom = (int(bound) for bound in font.getbbox(text, anchor="ls"))
+    canvas = Image.new("L", (max(1, right - left), max(1, bottom - top)))
+    ImageDraw.Draw(canvas).text((-left, -top), text, fill=255, font=font, anchor="ls")
+    glyphs = Glyphs(np.asarray(canvas, dtype=np.uint8), left, top)
+    return glyphs if tall == 1.0 else _stretch(glyphs, 1.0, tall, cv2.INTER_LINEAR)
+
+
+def _stretch(glyphs: Glyphs, across: float, up: float, interpolation: int) -> Glyphs:
+    height, width = glyphs.coverage.shape
+    size = max(1, round(width * across)), max(1, round(height * up))
+    coverage = np.asarray(cv2.resize(glyphs.coverage, size, interpolation=interpolation), dtype=np.uint8)
+    return Glyphs(coverage, round(glyphs.left * across), round(glyphs.top * up))

@@ -1,0 +1,122 @@
+"""One page from its seed: written, typeset, painted, laid on a desk, photographed, and turned into a JPEG."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import simplejpeg
+from numpy.typing import NDArray
+from PIL import Image
+
+from ocr.formats.annotation import Page, Word
+from ocr.geometry.orientation import apply_orientation
+from ocr.tools.synth.content import choose_style, write_receipt
+from ocr.tools.synth.degrade import degrade
+from ocr.tools.synth.desk import make_desk
+from ocr.tools.synth.layout import Layout, Run, Typesetter, paper_size_em
+from ocr.tools.synth.paper import make_paper, paint
+from ocr.tools.synth.scene import Scene, compose_scene
+from ocr.tools.synth.strip import Points
+from ocr.tools.synth.warp import trace
+
+MEGAPIXELS = (0.5, 12.0)
+EXIF_SHARE = 0.25
+SPLITS = ("train", "val")
+_ORIENTATION_TAG = 0x0112
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SynthPage:
+    """A finished page, upright, and how its file is to be written."""
+
+    image_hwc: NDArray[np.uint8]
+    words: tuple[Word, ...]
+    orientation: int
+    jpeg_quality: int
+    kind: str
+
+    @property
+    def annotation(self) -> Page:
+        """What the annotation file says about the page."""
+        height, width = self.image_hwc.shape[:2]
+        return Page(self.words, (width, height))
+
+
+def render_page(
+    seed: int,
+    index: int,
+    *,
+    split: str = "train",
+    megapixels: tuple[float, float] = MEGAPIXELS,
+    exif_share: float = EXIF_SHARE,
+) -> SynthPage:
+    """The page of this number: the same for the same seed, in any process."""
+    rng = np.random.default_rng(np.random.SeedSequence((seed, SPLITS.index(split), index)))
+    scene, layout = set_page(rng, megapixels)
+    paper = make_paper(rng, scene)
+    paint(rng, paper, layout)
+    page = paper if scene.page_map.is_identity else scene.page_map.warp(paper, make_desk(rng, scene))
+    page = degrade(rng, page, scene)
+    words = tuple(_word(number, run, scene) for number, run in enumerate(layout.runs, start=1))
+    return SynthPage(
+        page, words, choose_orientation(seed, split, index, exif_share), int(rng.integers(40, 96)), scene.kind
+    )
+
+
+def set_page(rng: np.random.Generator, megapixels: tuple[float, float]) -> tuple[Scene, Layout]:
+    """Where everything lies, before a pixel of the page is drawn."""
+    style = choose_style(rng)
+    rows = write_receipt(rng, style)
+    scene = compose_scene(rng, paper_size_em(rows, style), megapixels)
+    typesetter = Typesetter(rng, style, (scene.paper_width, scene.paper_height), scene.em)
+    return scene, typesetter.set_rows(rows)
+
+
+def page_polygon(run: Run, scene: Scene) -> Points:
+    """The outline of a line on the page, kept on it."""
+    polygon = trace(run.strip, scene.page_map)
+    return np.clip(polygon, 0.0, (scene.width - 1.0, scene.height - 1.0))
+
+
+def _word(number: int, run: Run, scene: Scene) -> Word:
+    polygon = page_polygon(run, scene)
+    across, down = polygon[len(polygon) // 2 - 1] - polygon[0]
+    orientation = "Curved" if len(polygon) > 4 else "Vertical" if abs(down) > abs(across) else "Horizontal"
+    return Word(
+        key=f"{number:04d}",
+        points=polygon.round(2).tolist(),
+        text="" if run.illegible else run.text,
+        ignore=run.illegible,
+        language="en",
+        orientation=orientation,
+    )
+
+
+def choose_orientation(seed: int, split: str, index: int, share: float) -> int:
+    """The EXIF orientation: exactly `share` of the pages are not upright, and these go through 2 to 8 in turn.
+
+    >>> [choose_orientation(0, "train", index, 0.5) for index in range(8)]
+    [1, 2, 1, 3, 1, 4, 1, 5]
+    """
+    turned = math.floor((index + 1) * share + 1e-9)
+    if turned == math.floor(index * share + 1e-9):
+        return 1
+    return 2 + (turned - 1 + seed + 3 * SPLITS.index(split)) % 7
+
+
+def encode_page(page: SynthPage) -> bytes:
+    """JPEG bytes: the pixels stored turned, so that applying the EXIF orientation gives the upright page."""
+    # 6 and 8 are each other's inverse; all others undo themselves.
+    raw = apply_orientation(page.image_hwc, {6: 8, 8: 6}.get(page.orientation, page.orientation))
+    jpeg: bytes = simplejpeg.encode_jpeg(
+        np.ascontiguousarray(raw), quality=page.jpeg_quality, colorspace="RGB", colorsubsampling="420"
+    )
+    if page.orientation == 1 and page.kind != "photo":
+        # Cameras write the tag always, scanners never.
+        return jpeg
+    exif = Image.Exif()
+    exif[_ORIENTATION_TAG] = page.orientation
+    payload = exif.tobytes()
+    return jpeg[:2] + b"\xff\xe1" + (len(payload) + 2).to_bytes(2, "big") + payload + jpeg[2:]

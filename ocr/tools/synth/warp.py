@@ -1,0 +1,114 @@
+"""From the paper to the page: one map for the pixels and for the outlines."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.geometry.polygons import move_points
+from ocr.tools.synth.strip import Points, Strip
+
+# An outline may leave the line it stands for by this many pixels: under half the margin of the smallest text.
+TOLERANCE = 0.4
+# Points along each long edge of a curved line; twice as many in its polygon.
+CURVED_EDGES = (4, 5, 6, 7)
+# The middle of every chord of every choice above is one of these points.
+_DENSE = 121
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageMap:
+    """A wave of the paper (each column moves up or down as one), then a perspective."""
+
+    matrix: NDArray[np.float64]
+    amplitude: float = 0.0
+    """Pixels of the paper."""
+    wavelength: float = 1.0
+    phase: float = 0.0
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the page is the paper, pixel by pixel."""
+        return self.amplitude == 0.0 and bool(np.array_equal(self.matrix, np.eye(3)))
+
+    def lift(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """How far down the wave moves the column x."""
+        turn = np.float32(2 * math.pi / self.wavelength)
+        return np.asarray(np.float32(self.amplitude) * np.sin(turn * x + np.float32(self.phase)), dtype=np.float32)
+
+    def to_page(self, points: Points) -> Points:
+        """Points of the paper on the page."""
+        lifted = points.astype(np.float32)
+        if self.amplitude:
+            lifted[:, 1] += self.lift(lifted[:, 0])
+        return move_points(lifted, self.matrix).astype(np.float64)
+
+    def warp(self, paper: NDArray[np.uint8], page: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Lay the paper on a copy of the page that lies under it."""
+        if self.is_identity:
+            return paper
+        height, width = page.shape[:2]
+        if not self.amplitude:
+            warped = cv2.warpPerspective(
+                paper,
+                self.matrix,
+                (width, height),
+                dst=page.copy(),
+                flags=cv2.INTER_LINEAR,
+                borderMode=cv2.BORDER_TRANSPARENT,
+            )
+        else:
+            x, y = self._sources(width, height)
+            warped = cv2.remap(paper, x, y, cv2.INTER_LINEAR, dst=page.copy(), borderMode=cv2.BORDER_TRANSPARENT)
+        return np.asarray(warped, dtype=np.uint8)
+
+    def _sources(self, width: int, height: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The paper's coordinates under every pixel of the page."""
+        inverse = np.linalg.inv(self.matrix)
+        inverse = (inverse / inverse[2, 2]).astype(np.float32)
+        column = np.arange(width, dtype=np.float32)[None]
+        row = np.arange(height, dtype=np.float32)[:, None]
+        depth = np.reciprocal(inverse[2, 0] * column + (inverse[2, 1] * row + np.float32(1)))
+        x = (inverse[0, 0] * column + (inverse[0, 1] * row + inverse[0, 2])) * depth
+        y = (inverse[1, 0] * column + (inverse[1, 1] * row + inverse[1, 2])) * depth
+        y -= self.lift(x)
+        return x, y
+
+
+def trace(strip: Strip, page_map: PageMap) -> Points:
+    """The line's polygon on the page: 4 points where its edges are straight, 8 to 14 where they are not."""
+    corners = page_map.to_page(strip.outline(2))
+    if math.isinf(strip.radius) and not page_map.amplitude:
+        return corners
+    dense = page_map.to_page(strip.outline(_DENSE))
+    edges = dense[:_DENSE], dense[_DENSE:]
+    if max(_sag(edge, 2) for edge in edges) <= TOLERANCE:
+        return corners
+    # The points of a curved outline are moved out by half the sag, so that it leaves the line by the other half.
+    enough = (count for count in CURVED_EDGES if max(_sag(edge, count) for edge in edges) <= 2 * TOLERANCE)
+    per_edge = next(enough, CURVED_EDGES[-1])
+    return np.concatenate([_balanced(edge, per_edge) for edge in edges])
+
+
+def _departures(edge: Points, per_edge: int) -> tuple[NDArray[np.float64], Points]:
+    """How far the curve runs beside each chord, (chords, steps), and the chords' unit normals, (chords, 2)."""
+    step = (_DENSE - 1) // (per_edge - 1)
+    start, chord = edge[:-1:step], edge[step::step] - edge[:-1:step]
+    normals = np.stack([-chord[:, 1], chord[:, 0]], axis=1) / np.hypot(*chord.T)[:, None]
+    along = edge[:-1].reshape(per_edge - 1, step, 2) - start[:, None]
+    return np.einsum("csx,cx->cs", along, normals), normals
+
+
+def _sag(edge: Points, per_edge: int) -> float:
+    return float(np.abs(_departures(edge, per_edge)[0]).max())
+
+
+def _balanced(edge: Points, per_edge: int) -> Points:
+    departures, normals = _departures(edge, per_edge)
+    sags = departures[:, departures.shape[1] // 2, None] * normals
+    beside = np.concatenate([sags[:1], (sags[:-1] + sags[1:]) / 2, sags[-1:]])
+    return np.asarray(edge[:: departures.shape[1]] + beside / 2, dtype=np.float64)

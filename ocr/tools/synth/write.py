@@ -1,0 +1,171 @@
+"""A folder of synthetic receipts: images first, each written whole, then the annotation that names them."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import cv2
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ocr.atomic import replacing
+from ocr.errors import ConfigError
+from ocr.formats.annotation import Annotations, Page
+from ocr.formats.native import write_native
+from ocr.tools.synth.page import EXIF_SHARE, MEGAPIXELS, SPLITS, encode_page, render_page
+
+# Left in the folder, so that only what was made here is ever overwritten.
+RECIPE = "synth.json"
+# Starting processes takes as long as rendering this many pages.
+_SMALL_JOB = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SynthSummary:
+    """What was written, and how long it took."""
+
+    out: Path
+    pages: int
+    words: int
+    ignored: int
+    curved: int
+    turned: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """One page on disk."""
+
+    name: str
+    page: Page
+    orientation: int
+
+
+def synthesize(
+    out: Path | str,
+    train: int = 64,
+    val: int = 24,
+    seed: int = 0,
+    *,
+    megapixels: tuple[float, float] = MEGAPIXELS,
+    workers: int | None = None,
+    exif_share: float = EXIF_SHARE,
+    show_progress: bool = True,
+    overwrite: bool = False,
+) -> SynthSummary:
+    """Write `out/images/<split>/*.jpg` and `out/jsons/<split>.json`; the same arguments give the same bytes."""
+    started = time.perf_counter()
+    out, counts = Path(out), dict(zip(SPLITS, (train, val), strict=True))
+    _check_numbers(counts, seed, megapixels, workers, exif_share)
+    _claim(out, counts, overwrite=overwrite)
+    recipe = {"seed": seed, **counts, "megapixels": list(megapixels), "exif_share": exif_share}
+    with replacing(out / RECIPE) as stream:
+        stream.write((json.dumps(recipe, indent=2) + "\n").encode())
+    tasks = [(split, index) for split in SPLITS for index in range(counts[split])]
+    make = partial(_write_page, out, seed, megapixels, exif_share)
+    written: list[_Written] = []
+    with _progress(show_progress) as progress:
+        bar = progress.add_task("synthetic receipts", total=len(tasks))
+        for done in _run(make, tasks, os.cpu_count() or 1 if workers is None else workers):
+            written.append(done)
+            progress.advance(bar)
+    for split, first in (("train", 0), ("val", train)):
+        pages = {done.name: done.page for done in written[first : first + counts[split]]}
+        if pages:
+            path = out / "jsons" / f"{split}.json"
+            write_native(Annotations(str(path), "native", pages), path)
+    return _summary(out, written, time.perf_counter() - started)
+
+
+def _summary(out: Path, written: list[_Written], seconds: float) -> SynthSummary:
+    words = [word for done in written for word in done.page.words]
+    return SynthSummary(
+        out=out,
+        pages=len(written),
+        words=len(words),
+        ignored=sum(word.ignore for word in words),
+        curved=sum(len(word.points) > 4 for word in words),
+        turned=sum(done.orientation != 1 for done in written),
+        seconds=seconds,
+    )
+
+
+def _write_page(
+    out: Path, seed: int, megapixels: tuple[float, float], exif_share: float, task: tuple[str, int]
+) -> _Written:
+    split, index = task
+    page = render_page(seed, index, split=split, megapixels=megapixels, exif_share=exif_share)
+    name = f"{index + 1:04d}.jpg"
+    with replacing(out / "images" / split / name) as stream:
+        stream.write(encode_page(page))
+    return _Written(name, page.annotation, page.orientation)
+
+
+def _run(make: Callable[[tuple[str, int]], _Written], tasks: list[tuple[str, int]], workers: int) -> Iterator[_Written]:
+    """The pages in the order of the tasks, made by as many processes as are worth starting."""
+    if workers <= 1 or len(tasks) <= _SMALL_JOB:
+        yield from map(make, tasks)
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(workers, len(tasks)), context, initializer=_start_worker)
+    try:
+        yield from pool.map(make, tasks)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_worker() -> None:
+    # One process a core: threads inside would only compete. Ctrl-C is the parent's to handle.
+    cv2.setNumThreads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _progress(show: bool) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), disable=not show)
+
+
+def _check_numbers(
+    counts: dict[str, int], seed: int, megapixels: tuple[float, float], workers: int | None, exif_share: float
+) -> None:
+    for split, count in counts.items():
+        if count < 0:
+            raise ConfigError(f"--{split} {count}: give the number of pages, 0 for none")
+    if not any(counts.values()):
+        raise ConfigError("--train 0 --val 0: nothing to make; give one of them a number of pages")
+    if seed < 0:
+        raise ConfigError(f"--seed {seed}: give a whole number from 0 on")
+    low, high = megapixels
+    if not 0.05 <= low <= high <= 100:
+        raise ConfigError(f"megapixels {low} to {high}: give the smaller one first, both between 0.05 and 100")
+    if workers is not None and workers < 0:
+        raise ConfigError(f"--workers {workers}: give 0 to work in this process, or a number of processes")
+    if not 0 <= exif_share <= 1:
+        raise ConfigError(f"exif_share {exif_share}: give a share between 0 and 1")
+
+
+def _claim(out: Path, counts: dict[str, int], *, overwrite: bool) -> None:
+    """Make sure that nothing but an earlier result of this command is replaced."""
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out} is a file: give a folder to write to")
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not (out / RECIPE).is_file():
+        raise ConfigError(f"{out} holds files that were not made here (no {RECIPE} in it): give another folder")
+    if not overwrite:
+        raise ConfigError(f"{out} already holds synthetic receipts: add --overwrite, or give another folder")
+    for split in counts:
+        # The annotation goes first: until the new one is there, nothing vouches for the images.
+        (out / "jsons" / f"{split}.json").unlink(missing_ok=True)
+        for image in (out / "images" / split).glob("[0-9]*.jpg"):
+            image.unlink()

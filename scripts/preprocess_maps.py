@@ -1,0 +1,40 @@
+"""Write the maps of every page beside its images: <images>_maps/<stem>.npz.
+
+    python scripts/preprocess_maps.py                          # the demo's data
+    python scripts/preprocess_maps.py dataset_base_path=DIR    # DIR/images/<split>/, DIR/jsons/<split>.json
+    python scripts/preprocess_maps.py dataset_base_path=DIR splits=[val] transforms.size=1024
+
+Interrupted, it goes on where it stopped; maps that still fit their page are left alone.
+"""
+
+import sys
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from ocr.errors import GlyphFeedError
+from ocr.pipeline.build import build_dataset
+from ocr.tools.preprocess import preprocess_maps, print_summaries
+
+
+@hydra.main(version_base="1.3", config_path="../configs", config_name="preprocess_maps")
+def main(config: DictConfig) -> None:
+    console = Console()
+    try:
+        datasets = {split: build_dataset(config, split) for split in config.splits}
+        summaries = [preprocess_maps(dataset, split, config.workers) for split, dataset in datasets.items()]
+    except GlyphFeedError as error:
+        console.print(f"[red]error:[/] {error}", highlight=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        console.print("interrupted: every map written so far is whole; the same command goes on with the rest")
+        sys.exit(130)
+    print_summaries(summaries, console)
+    sys.exit(1 if any(summary.failed for summary in summaries) else 0)
+
+
+if __name__ == "__main__":
+    main()

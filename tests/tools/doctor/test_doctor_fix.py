@@ -1,0 +1,156 @@
+"""`ocr doctor --fix`: a repaired copy, the original untouched."""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from doctor_data import BOXES, SIZE, SmallDataset, box, kinds, raw_points, text_page
+
+from ocr.errors import ConfigError
+from ocr.tools.doctor import examine, write_fixed
+
+FIXED_KINDS = {
+    "missing-image", "empty-file", "unreadable-image", "truncated-image", "other-frame", "bad-points", "bad-text",
+    "degenerate-polygon", "self-intersecting", "out-of-page",
+}  # fmt: skip
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {str(path): sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def sick(dataset: SmallDataset) -> SmallDataset:
+    """One of everything that can be repaired, beside a word that needs nothing."""
+    dataset.add(
+        "words.jpg",
+        words={
+            "good": {"points": box(20, 30), "transcription": "é", "language": "fr", "orientation": "Horizontal"},
+            "two": {"points": [[0, 0], [5, 5]]},
+            "flat": {"points": [[20, 30], [80, 30], [50, 30]]},
+            "bow": {"points": [[20, 30], [80, 30], [20, 50], [80, 50]], "illegibility": True},
+            "out": {"points": box(150, 30), "transcription": "x"},
+            "far": {"points": box(900, 900)},
+            "number": {"points": box(20, 80), "transcription": 12},
+        },
+        img_w=200,
+        img_h=120,
+    )
+    dataset.add("gone.jpg").unlink()
+    dataset.add("empty.jpg").write_bytes(b"")
+    dataset.add("html.jpg").write_bytes(b"<html>")
+    short = dataset.add("short.jpg")
+    short.write_bytes(short.read_bytes()[:-100])
+    raw = {str(at): {"points": raw_points(each, 6, SIZE)} for at, each in enumerate(BOXES)}
+    dataset.add("turned.jpg", words=raw, image=text_page(), orientation=6, img_w=SIZE[1], img_h=SIZE[0])
+    dataset.add("good.jpg", split="val")
+    return dataset
+
+
+def test_the_repaired_copy_is_clean_and_the_original_untouched(sick: SmallDataset, tmp_path: Path) -> None:
+    report = sick.examine()
+    assert set(kinds(report)) == FIXED_KINDS
+    before = digests(sick.root)
+    write_fixed(report, tmp_path / "fixed")
+    assert digests(sick.root) == before
+    again = examine(tmp_path / "fixed", show_progress=False)
+    assert set(kinds(again)) == {"unreferenced-file"}
+    assert again.ok
+
+
+def test_each_word_is_repaired_in_its_own_way_and_good_ones_are_carried_over(
+    sick: SmallDataset, tmp_path: Path
+) -> None:
+    write_fixed(sick.examine(), tmp_path / "fixed")
+    pages = json.loads((tmp_path / "fixed" / "jsons" / "train.json").read_text())["images"]
+    assert list(pages) == ["words.jpg", "turned.jpg"]
+    assert pages["words.jpg"]["words"] == {
+        "good": {"points": box(20, 30), "transcription": "é", "language": "fr", "orientation": "Horizontal"},
+        "bow": {"points": box(20, 30), "illegibility": True},
+        "out": {"points": box(150, 30, 50), "transcription": "x"},
+        "number": {"points": box(20, 80), "transcription": "12"},
+    }
+    turned = pages["turned.jpg"]
+    assert [word["points"] for word in turned["words"].values()] == BOXES
+    assert (turned["img_w"], turned["img_h"]) == SIZE
+
+
+def test_the_summary_lists_every_change(sick: SmallDataset, tmp_path: Path) -> None:
+    summary = write_fixed(sick.examine(), tmp_path / "fixed")
+    assert summary.counts() == {
+        "word-dropped": 3,
+        "repaired": 1,
+        "clipped": 1,
+        "text-quoted": 1,
+        "page-dropped": 4,
+        "turned": 1,
+    }
+    document = json.loads(summary.to_json())
+    assert set(document) == {"written", "skipped", "counts", "changes"}
+    assert {"split": "train", "image": "words.jpg", "word": "out", "action": "clipped", "reason": "out-of-page"} in (
+        document["changes"]
+    )
+    dropped = {change["word"]: change["reason"] for change in document["changes"] if change["action"] == "word-dropped"}
+    assert dropped == {
+        "two": "bad-points: has 2 points, and a polygon needs 3",
+        "flat": "degenerate-polygon",
+        "far": "out-of-page",
+    }
+
+
+def test_the_copy_links_the_images_and_keeps_maps_apart(sick: SmallDataset, tmp_path: Path) -> None:
+    for _ in range(2):
+        write_fixed(sick.examine(), tmp_path / "fixed")
+    link = tmp_path / "fixed" / "images" / "train"
+    assert link.resolve() == sick.image_path("words.jpg").parent.resolve()
+    (link.parent / "train_maps").mkdir()
+    assert not (sick.root / "images" / "train_maps").exists()
+
+
+def test_a_target_that_is_the_source_is_refused_before_anything_is_written(sick: SmallDataset, tmp_path: Path) -> None:
+    report = sick.examine()
+    before = digests(sick.root)
+    alias = tmp_path / "alias"
+    alias.symlink_to(sick.root)
+    for target in (sick.root, sick.root / "images" / "..", alias):
+        with pytest.raises(ConfigError, match="name a new folder"):
+            write_fixed(report, target)
+    assert digests(sick.root) == before
+
+
+def test_a_hard_link_to_the_source_is_refused_too(dataset: SmallDataset, tmp_path: Path) -> None:
+    dataset.add()
+    report = dataset.examine()
+    target = tmp_path / "fixed" / "jsons" / "train.json"
+    target.parent.mkdir(parents=True)
+    target.hardlink_to(dataset.json_path())
+    with pytest.raises(ConfigError, match="name a new folder"):
+        write_fixed(report, tmp_path / "fixed")
+
+
+def test_a_split_that_could_not_be_read_is_skipped_and_named(dataset: SmallDataset, tmp_path: Path) -> None:
+    dataset.add()
+    dataset.pages["test"] = {}
+    summary = write_fixed(dataset.examine(), tmp_path / "fixed")
+    assert summary.skipped == ("test",)
+    assert [path.name for path in summary.written] == ["train.json"]
+
+
+def test_under_annotation_frame_raw_pages_are_turned_to_raw(dataset: SmallDataset, tmp_path: Path) -> None:
+    words = {str(at): {"points": each} for at, each in enumerate(BOXES)}
+    dataset.add("a.jpg", words=words, image=text_page(), orientation=8)
+    write_fixed(dataset.examine(annotation_frame="raw"), tmp_path / "fixed")
+    page = json.loads((tmp_path / "fixed" / "jsons" / "train.json").read_text())["images"]["a.jpg"]
+    assert [word["points"] for word in page["words"].values()] == [raw_points(each, 8, SIZE) for each in BOXES]
+    assert examine(tmp_path / "fixed", annotation_frame="raw", show_progress=False).ok
+
+
+def test_a_misleading_page_size_is_corrected_and_the_words_left_alone(dataset: SmallDataset, tmp_path: Path) -> None:
+    words = {str(at): {"points": each} for at, each in enumerate(BOXES)}
+    dataset.add("a.jpg", words=words, image=text_page(), orientation=6, img_w=SIZE[1], img_h=SIZE[0])
+    summary = write_fixed(dataset.examine(), tmp_path / "fixed")
+    assert summary.counts() == {"page-size-set": 1}
+    page = json.loads(summary.written[0].read_text())["images"]["a.jpg"]
+    assert (page["img_w"], page["img_h"], page["words"]) == (*SIZE, words)
+    assert examine(tmp_path / "fixed", show_progress=False).ok

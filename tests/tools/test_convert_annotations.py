@@ -1,0 +1,108 @@
+"""Any format becomes the native JSON with the same words."""
+
+import json
+
+import pytest
+
+from ocr.errors import AnnotationError, ConfigError
+from ocr.formats import FORMATS, read_annotations
+from ocr.tools.convert_annotations import ConversionSummary, convert_annotations
+
+BOXES = [((10, 10, 90, 30), "Total, 5"), ((10, 40, 60, 60), "###")]
+
+
+def corners(box):
+    left, top, right, bottom = box
+    return [[left, top], [right, top], [right, bottom], [left, bottom]]
+
+
+def flat(box):
+    return [number for point in corners(box) for number in point]
+
+
+def write_source(folder, format):
+    """The same two words in any format."""
+    if format == "native":
+        words = {
+            str(at): {"points": corners(b), "transcription": t, "illegibility": t == "###"}
+            for at, (b, t) in enumerate(BOXES)
+        }
+        return write(folder / "a.json", json.dumps({"images": {"a.jpg": {"words": words}}}))
+    if format == "coco":
+        found = [{"id": at, "image_id": 1, "segmentation": [flat(b)], "text": t} for at, (b, t) in enumerate(BOXES)]
+        return write(folder / "a.json", json.dumps({"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": found}))
+    if format == "paddle":
+        entries = [{"transcription": text, "points": corners(box)} for box, text in BOXES]
+        return write(folder / "Label.txt", f"x/a.jpg\t{json.dumps(entries)}\n")
+    lines = {
+        "icdar2013": lambda box, text: ", ".join(map(str, box)) + f', "{text}"',
+        "icdar2015": lambda box, text: ",".join(map(str, flat(box))) + f",{text}",
+        "ctw1500": lambda box, text: ",".join(map(str, flat(box))) + f",####{text}",
+        "total_text": lambda box, text: (
+            f"x: [[{' '.join(map(str, flat(box)[0::2]))}]], y: [[{' '.join(map(str, flat(box)[1::2]))}]], "
+            f"ornt: [u'h'], transcriptions: [u'{text}']"
+        ),
+    }
+    write(folder / "labels" / "gt_a.txt", "\n".join(lines[format](box, text) for box, text in BOXES))
+    return folder / "labels"
+
+
+def write(path, text):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_converts_to_the_same_words(tmp_path, format):
+    target = tmp_path / "out" / "native.json"
+    summary = convert_annotations(write_source(tmp_path, format), target)
+    assert summary == ConversionSummary(format, pages=1, words=2, ignored=1)
+    found = read_annotations(target)
+    assert found.format == "native"
+    words = found.pages["a.jpg"].words
+    assert [word.points for word in words] == [corners(box) for box, _ in BOXES]
+    assert [(word.text, word.ignore) for word in words] == [("Total, 5", False), ("###", True)]
+
+
+def test_the_image_folder_gives_the_names(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").touch()
+    convert_annotations(write_source(tmp_path, "icdar2015"), tmp_path / "out.json", "icdar2015", tmp_path / "images")
+    assert list(read_annotations(tmp_path / "out.json").pages) == ["a.png"]
+
+
+def test_an_existing_target_is_kept_unless_overwriting_is_allowed(tmp_path):
+    source, target = write_source(tmp_path, "icdar2015"), tmp_path / "out.json"
+    target.write_text("precious")
+    with pytest.raises(ConfigError, match=r"out\.json exists: give another name, or allow overwrite"):
+        convert_annotations(source, target)
+    assert target.read_text() == "precious"
+    convert_annotations(source, target, overwrite=True)
+    assert len(read_annotations(target).pages) == 1
+
+
+def test_the_source_is_never_the_target(tmp_path):
+    source = write_source(tmp_path, "native")
+    (tmp_path / "link.json").symlink_to(source)
+    before = source.read_bytes()
+    for target in (source, tmp_path / "link.json", tmp_path / "labels" / ".." / "a.json"):
+        (tmp_path / "labels").mkdir(exist_ok=True)
+        with pytest.raises(ConfigError, match="is the source itself"):
+            convert_annotations(source, target, overwrite=True)
+    assert source.read_bytes() == before
+
+
+def test_a_target_must_be_a_json_file(tmp_path):
+    source = write_source(tmp_path, "icdar2015")
+    with pytest.raises(ConfigError, match=r"give a name that ends in \.json"):
+        convert_annotations(source, source / "all.txt")
+    (tmp_path / "dir.json").mkdir()
+    with pytest.raises(ConfigError, match=r"dir\.json is a folder"):
+        convert_annotations(source, tmp_path / "dir.json", overwrite=True)
+
+
+def test_a_source_that_cannot_be_read_leaves_no_target(tmp_path):
+    with pytest.raises(AnnotationError, match="no such file or folder"):
+        convert_annotations(tmp_path / "gone", tmp_path / "out.json")
+    assert not (tmp_path / "out.json").exists()
