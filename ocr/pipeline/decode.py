@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import warnings
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,8 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 
 ORIENTATION_TAG = 0x0112
+JPEG_FORMATS = ("JPEG", "MPO")
+JPEG_END = b"\xff\xd9"
 FRAMES = ("auto", "upright", "raw")
 # Nothing of this size can hold a letter; a 1x1 page is a tracking pixel or a failed export.
 MIN_SIDE = 4
@@ -44,6 +47,8 @@ class Decode(FixedStage):
             raise ConfigError(f"decode.scaled={self.scaled!r} is not one of auto, off")
         if self.annotation_frame not in FRAMES:
             raise ConfigError(f"annotation_frame={self.annotation_frame!r} is not one of {', '.join(FRAMES)}")
+        if not isinstance(self.max_pixels, int | float) or self.max_pixels < 1:
+            raise ConfigError(f"decode.max_pixels={self.max_pixels!r} is not a number of pixels, such as 178956970")
 
     def __call__(self, sample: Sample) -> Sample:
         keep_freed_memory()
@@ -104,10 +109,7 @@ def read_header(data: bytes, path: str, max_pixels: int) -> Header:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(data)) as opened:
-                orientation = int(opened.getexif().get(ORIENTATION_TAG, 1))
-                header = Header(
-                    opened.format or "", opened.mode, opened.size, orientation if 1 <= orientation <= 8 else 1
-                )
+                header = Header(opened.format or "", opened.mode, opened.size, _read_orientation(opened, data))
     except Image.DecompressionBombError as error:
         raise ImageError(f"{path}: {error}. A decompression bomb, or a page to scale down first") from error
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
@@ -129,10 +131,26 @@ def read_header(data: bytes, path: str, max_pixels: int) -> Header:
     return header
 
 
+def _read_orientation(opened: Image.Image, data: bytes) -> int:
+    """1-8, and 1 where the tag is missing or damaged, as `ImageOps.exif_transpose` has it."""
+    keys = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
+    behind_pixels = data[data.rfind(b"IDAT") :] if opened.format == "PNG" else b""
+    try:
+        if opened.format == "PNG" and not any(key in behind_pixels for key in keys):
+            # Pillow would decode the whole PNG, only to see whether a tag follows the pixels.
+            value = Image.Image.getexif(opened).get(ORIENTATION_TAG)
+        else:
+            value = opened.getexif().get(ORIENTATION_TAG)
+    except (OSError, SyntaxError, ValueError, TypeError, LookupError, struct.error):
+        return 1
+    return int(value) if value in range(1, 9) else 1
+
+
 def _header_without_pillow(data: bytes, path: str, error: Exception) -> Header:
-    """Pillow knows no 48-bit TIFF and refuses some damaged headers that OpenCV reads."""
-    image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-    if image is None:
+    """Older Pillows know no 48-bit TIFF, and all refuse some damaged headers that OpenCV reads."""
+    try:
+        image = _decode_with_opencv(data, path)
+    except ImageError:
         raise ImageError(
             f"{path}: not an image that Pillow or OpenCV can read ({len(data)} bytes, starting {data[:8]!r}). "
             "Remove it from the annotation, or set on_bad_sample=skip"
@@ -142,8 +160,8 @@ def _header_without_pillow(data: bytes, path: str, error: Exception) -> Header:
 
 def decode_pixels(data: bytes, header: Header, path: str, needed_side: int | None) -> tuple[NDArray[np.uint8], str]:
     """Upright RGB pixels, and why a strict decoder refused them if it did."""
-    recovered = ""
-    if header.format in ("JPEG", "MPO") and header.mode in ("RGB", "L"):
+    recovered = "Pillow cannot open it" if header.format == "OPENCV" else ""
+    if header.format in JPEG_FORMATS and header.mode in ("RGB", "L"):
         try:
             image = _decode_jpeg(data, header, needed_side)
             return apply_orientation(image, header.orientation), ""
@@ -152,14 +170,26 @@ def decode_pixels(data: bytes, header: Header, path: str, needed_side: int | Non
     try:
         image = _decode_with_pillow(data) if header.format != "OPENCV" else _decode_with_opencv(data, path)
     except (OSError, SyntaxError, ValueError) as error:
-        if "truncated" in str(error).lower() or header.format not in ("JPEG", "MPO"):
-            raise ImageError(
-                f"{path}: the image cannot be decoded: {error}. Restore the file, or set on_bad_sample=skip"
-            ) from error
-        image, recovered = _decode_with_opencv(data, path), str(error)
+        image, recovered = _rescue_jpeg(data, header, path, error), recovered or str(error)
     if header.format == "TIFF":
         return image, recovered
     return apply_orientation(image, header.orientation), recovered
+
+
+def _rescue_jpeg(data: bytes, header: Header, path: str, error: Exception) -> NDArray[np.uint8]:
+    """A JPEG that Pillow refuses, where all of it is there; whatever lacks some of its pixels is an error."""
+    cut_short = "truncated" in str(error).lower()
+    if header.format in JPEG_FORMATS and not cut_short:
+        return _decode_with_opencv(data, path)
+    if header.format in JPEG_FORMATS and header.mode in ("RGB", "L"):
+        try:
+            # Strict, so that it succeeds only where nothing but the end marker is missing.
+            return _decode_jpeg(data + JPEG_END, header, None)
+        except ValueError:
+            pass
+    raise ImageError(
+        f"{path}: the image cannot be decoded: {error}. Restore the file, or set on_bad_sample=skip"
+    ) from error
 
 
 def _decode_jpeg(data: bytes, header: Header, needed_side: int | None) -> NDArray[np.uint8]:
@@ -167,12 +197,11 @@ def _decode_jpeg(data: bytes, header: Header, needed_side: int | None) -> NDArra
     if needed_side is None or max(width, height) < 2 * needed_side:
         return simplejpeg.decode_jpeg(data, "RGB")  # type: ignore[no-any-return]
     # Only reductions of 2 and more pay: libjpeg-turbo has no fast transform for those between.
-    scale = needed_side / max(width, height)
+    eighths = -(-8 * needed_side // max(width, height))
     image = simplejpeg.decode_jpeg(
-        data, "RGB", min_width=round(width * scale), min_height=round(height * scale), min_factor=2
+        data, "RGB", min_width=-(-width * eighths // 8), min_height=-(-height * eighths // 8)
     )
-    # The decoder rounds up to whole blocks; the last column or row may lie mostly beyond the page.
-    eighths = round(8 * max(image.shape) / max(width, height))
+    # The decoder rounds up to whole pixels; the last column or row may lie mostly beyond the page.
     return image[: max(1, round(height * eighths / 8)), : max(1, round(width * eighths / 8))]  # type: ignore[no-any-return]
 
 
@@ -190,7 +219,12 @@ def _decode_with_pillow(data: bytes) -> NDArray[np.uint8]:
 
 def _decode_with_opencv(data: bytes, path: str) -> NDArray[np.uint8]:
     flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-    image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    try:
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error:  # Such as a side of more than a million pixels.
+        image = None
     if image is None:
-        raise ImageError(f"{path}: neither Pillow nor OpenCV can decode it. Restore the file, or on_bad_sample=skip")
+        raise ImageError(
+            f"{path}: neither Pillow nor OpenCV can decode it. Restore the file, or set on_bad_sample=skip"
+        )
     return np.asarray(image, dtype=np.uint8)

@@ -6,11 +6,16 @@ import ast
 import hashlib
 import inspect
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import resolve_name
 from types import ModuleType
 
-PIXEL_LIBRARIES = ("numpy", "opencv-python-headless", "opencv-python", "pillow", "simplejpeg", "pyclipper", "numba")
+OPENCV_WHEELS = tuple(
+    f"opencv-{contrib}python{headless}" for contrib in ("", "contrib-") for headless in ("", "-headless")
+)
+PIXEL_LIBRARIES = ("numpy", *OPENCV_WHEELS, "pillow", "simplejpeg", "pyclipper", "numba")
 
 
 def digest(*parts: bytes | str) -> str:
@@ -36,30 +41,38 @@ def stages_digest(stages: tuple[object, ...]) -> str:
 
 @lru_cache
 def code_digest(module_name: str) -> str:
-    """Digest of a module's code and of all modules of this package that it imports; comments do not count."""
+    """Digest of a module's code and of what it imports from its own package and this one; comments do not count."""
     seen: dict[str, str] = {}
-    _collect(module_name, seen)
+    _collect(module_name, (module_name.split(".")[0], __name__.split(".")[0]), seen)
     return digest(*(f"{name}\n{code}" for name, code in sorted(seen.items())))
 
 
-def _collect(module_name: str, seen: dict[str, str]) -> None:
-    if module_name in seen:
-        return
+def _collect(module_name: str, packages: tuple[str, ...], seen: dict[str, str]) -> None:
     module = sys.modules[module_name]
-    package = module_name.split(".")[0]
-    seen[module_name] = _code(module)
-    for value in vars(module).values():
-        origin = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-        if isinstance(origin, str) and origin.split(".")[0] == package and origin in sys.modules:
-            _collect(origin, seen)
+    tree = _parse(module)
+    # A script goes by another name in the worker processes it starts.
+    seen[module_name.replace("__mp_main__", "__main__")] = ast.unparse(tree)
+    for name in _imports(tree, module):
+        if name.split(".")[0] in packages and name in sys.modules and name not in seen:
+            _collect(name, packages, seen)
 
 
-def _code(module: ModuleType) -> str:
+def _parse(module: ModuleType) -> ast.Module:
     try:
-        source = inspect.getsource(module)
+        return ast.parse(inspect.getsource(module))
     except (OSError, TypeError):
-        return ""  # Built-in or interactive: its name and the library versions have to do.
-    return ast.unparse(ast.parse(source))
+        return ast.Module([], [])  # Built-in or interactive: its name and the library versions have to do.
+
+
+def _imports(tree: ast.Module, module: ModuleType) -> Iterator[str]:
+    """Names of modules that are loaded with this one; constants come from them too, and do not tell where from."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = resolve_name("." * node.level + (node.module or ""), module.__package__)
+            yield origin
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
 
 
 @lru_cache

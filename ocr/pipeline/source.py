@@ -89,8 +89,8 @@ def open_folder(
             skipped[name] = f"its extension is not one of image_extensions={', '.join(extensions)}"
             continue
         try:
-            _check_file(folder, name, here, annotations.path)
-            entries.append(Entry(name, to_polygons(page, f"{annotations.path}: {name}"), page.size))
+            filename = _find_file(folder, name, here, annotations.path)
+            entries.append(Entry(filename, to_polygons(page, f"{annotations.path}: {name}"), page.size))
         except DataError as error:
             if on_bad_sample == "raise":
                 raise
@@ -117,7 +117,7 @@ def _list_images(folder: Path, extensions: tuple[str, ...]) -> Sequence[str]:
         )
     names = sorted(
         os.path.relpath(os.path.join(parent, name), folder).replace(os.sep, "/")
-        for parent, _, names in os.walk(folder)
+        for parent, _, names in os.walk(folder, followlinks=True)
         for name in names
         if name.lower().endswith(extensions)
     )
@@ -126,7 +126,8 @@ def _list_images(folder: Path, extensions: tuple[str, ...]) -> Sequence[str]:
     return names
 
 
-def _check_file(folder: Path, name: str, present: set[str], annotation: str) -> None:
+def _find_file(folder: Path, name: str, present: set[str], annotation: str) -> str:
+    """The annotation's name for an image as a path relative to the folder, with forward slashes."""
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts:
         raise AnnotationError(f"{annotation}: {name!r} points outside {folder}. Name images relative to image_path")
@@ -135,3 +136,4 @@ def _check_file(folder: Path, name: str, present: set[str], annotation: str) -> 
             f"{folder / name} is in {annotation} but not on disk. Restore it, run `ocr doctor` for the whole list, "
             "or set on_bad_sample=skip"
         )
+    return str(parts)

@@ -42,9 +42,11 @@ def assert_same(left: Any, right: Any, where: str = "") -> None:
     """Equal in value, type and shape, all the way down."""
     assert type(left) is type(right), where
     if isinstance(left, torch.Tensor):
-        assert left.dtype == right.dtype and torch.equal(left, right), where
+        assert left.dtype == right.dtype, where
+        assert torch.equal(left, right), where
     elif isinstance(left, np.ndarray):
-        assert left.dtype == right.dtype and np.array_equal(left, right), where
+        assert left.dtype == right.dtype, where
+        assert np.array_equal(left, right), where
     elif isinstance(left, dict):
         assert left.keys() == right.keys(), where
         for key in left:
@@ -63,12 +65,15 @@ def batches(dataset: OCRDataset, **settings: Any) -> list[Any]:
 
 def test_an_item_has_the_keys_shapes_and_types_that_training_code_expects(synthetic):
     item = open_split(synthetic)[0]
-    assert item["image"].shape == (3, SIZE, SIZE) and item["image"].dtype == torch.float32
+    assert item["image"].shape == (3, SIZE, SIZE)
+    assert item["image"].dtype == torch.float32
     assert item["image"].is_contiguous()
     for name in ("prob_map", "thresh_map"):
-        assert item[name].shape == (1, SIZE, SIZE) and item[name].dtype == torch.float32
+        assert item[name].shape == (1, SIZE, SIZE)
+        assert item[name].dtype == torch.float32
     for name in ("prob_mask", "thresh_mask"):
-        assert item[name].shape == (1, SIZE, SIZE) and item[name].dtype == torch.bool
+        assert item[name].shape == (1, SIZE, SIZE)
+        assert item[name].dtype == torch.bool
     assert item["inverse_matrix"].shape == (3, 3)
     assert all(polygon.shape[0] == 1 and polygon.shape[2] == 2 for polygon in item["polygons"])
     assert all(polygon.dtype == np.float32 for polygon in item["polygons"])

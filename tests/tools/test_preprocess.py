@@ -133,7 +133,7 @@ def test_colour_changes_alone_still_use_stored_maps(dataset_folder):
 
 
 def test_preloading_maps_that_would_not_be_used_is_refused_with_the_cure(dataset_folder):
-    with pytest.raises(ConfigError, match="val_maps is not there.*preprocess_maps.py"):
+    with pytest.raises(ConfigError, match=r"val_maps is not there.*preprocess_maps\.py"):
         open_val(dataset_folder, preload_maps=True)
     write(open_val(dataset_folder))
     with pytest.raises(ConfigError, match="move polygons"):
