@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from omegaconf import OmegaConf
 
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
@@ -84,6 +85,9 @@ class DBTransforms:
 
 def _flatten(transforms: Any) -> list[Any]:
     """Open an Albumentations `Compose` given as the list or within it: all of its members run anyway."""
+    if OmegaConf.is_config(transforms):
+        # Hydra hands over a list of dataclasses, such as our stages, as a config of their fields.
+        transforms = OmegaConf.to_object(transforms)
     if isinstance(transforms, Sequence) and not isinstance(transforms, str):
         return [step for member in transforms for step in _flatten(member)]
     if type(transforms).__name__ == "Compose" and transforms.p == 1:

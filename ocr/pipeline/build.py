@@ -21,7 +21,7 @@ def build_dataset(config: DictConfig, split: str) -> Any:
     if config.datasets[name] is None:
         raise ConfigError(f"datasets.{name} is null. Describe the split as in configs/data/base.yaml, or leave it out")
     try:
-        return instantiate(config.datasets[name], _convert_="object")
+        return instantiate(config.datasets[name])
     except InstantiationException as error:
         if isinstance(error.__cause__, GlyphFeedError):
             raise type(error.__cause__)(f"datasets.{name}: {error.__cause__}") from error

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from ocr.errors import ConfigError, ImageError
 from ocr.geometry.orientation import apply_orientation, frame_by_geometry, orientation_matrix, upright_size
@@ -22,6 +22,8 @@ from ocr.pipeline.stage import FixedStage
 ORIENTATION_TAG = 0x0112
 JPEG_FORMATS = ("JPEG", "MPO")
 JPEG_END = b"\xff\xd9"
+# What Pillow raises over damaged bytes: a width that is a fraction ends in a TypeError.
+DAMAGE = (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, ArithmeticError, struct.error)
 FRAMES = ("auto", "upright", "raw")
 # Nothing of this size can hold a letter; a 1x1 page is a tracking pixel or a failed export.
 MIN_SIDE = 4
@@ -112,7 +114,7 @@ def read_header(data: bytes, path: str, max_pixels: int) -> Header:
                 header = Header(opened.format or "", opened.mode, opened.size, _read_orientation(opened, data))
     except Image.DecompressionBombError as error:
         raise ImageError(f"{path}: {error}. A decompression bomb, or a page to scale down first") from error
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+    except DAMAGE as error:
         header = _header_without_pillow(data, path, error)
     width, height = header.raw_size
     if width * height > max_pixels:
@@ -138,12 +140,13 @@ def _read_orientation(opened: Image.Image, data: bytes) -> int:
     try:
         if opened.format == "PNG" and not any(key in behind_pixels for key in keys):
             # Pillow would decode the whole PNG, only to see whether a tag follows the pixels.
-            value = Image.Image.getexif(opened).get(ORIENTATION_TAG)
+            exif = Image.Image.getexif(opened)
         else:
-            value = opened.getexif().get(ORIENTATION_TAG)
-    except (OSError, SyntaxError, ValueError, TypeError, LookupError, struct.error):
+            exif = opened.getexif()
+        value = exif.get(ORIENTATION_TAG)
+    except DAMAGE:
         return 1
-    return int(value) if value in range(1, 9) else 1
+    return next((orientation for orientation in range(1, 9) if value == orientation), 1)
 
 
 def _header_without_pillow(data: bytes, path: str, error: Exception) -> Header:
@@ -169,7 +172,7 @@ def decode_pixels(data: bytes, header: Header, path: str, needed_side: int | Non
             recovered = str(error) or "damaged JPEG"
     try:
         image = _decode_with_pillow(data) if header.format != "OPENCV" else _decode_with_opencv(data, path)
-    except (OSError, SyntaxError, ValueError) as error:
+    except DAMAGE as error:
         image, recovered = _rescue_jpeg(data, header, path, error), recovered or str(error)
     if header.format == "TIFF":
         return image, recovered

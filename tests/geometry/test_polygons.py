@@ -15,6 +15,7 @@ TRIANGLE = [[10, 10], [16, 10], [10, 18]]
 coordinates = st.floats(-2000, 2000, width=32)
 point_lists = st.lists(st.tuples(coordinates, coordinates), min_size=3, max_size=14)
 pages = st.lists(point_lists, max_size=8)
+examples = settings(deadline=None, max_examples=100)
 
 
 def test_packing_keeps_every_polygon_its_flag_and_its_text() -> None:
@@ -27,6 +28,7 @@ def test_packing_keeps_every_polygon_its_flag_and_its_text() -> None:
     assert [polygon.tolist() for polygon in packed] == [SQUARE, TRIANGLE]
 
 
+@examples
 @given(pages)
 def test_unpacking_gives_back_what_was_packed(polygons: list[list[tuple[float, float]]]) -> None:
     packed = Polygons.pack(polygons)
@@ -73,6 +75,7 @@ def test_two_points_are_no_polygon() -> None:
         Polygons.pack([SQUARE, SQUARE[:2]])
 
 
+@examples
 @given(pages, st.floats(0.01, 50), st.floats(-3.2, 3.2), coordinates, coordinates)
 def test_an_affine_move_is_the_same_for_each_polygon_alone(
     polygons: list[list[tuple[float, float]]], scale: float, angle: float, x: float, y: float
@@ -115,6 +118,7 @@ def test_selecting_keeps_vertices_flags_and_texts_together() -> None:
     assert len(packed.select(np.zeros(3, dtype=bool))) == 0
 
 
+@examples
 @given(pages, st.data())
 def test_selecting_is_the_same_as_packing_only_those(
     polygons: list[list[tuple[float, float]]], data: st.DataObject
@@ -128,7 +132,7 @@ def test_selecting_is_the_same_as_packing_only_those(
     assert np.array_equal(chosen.offsets, expected.offsets)
 
 
-@settings(max_examples=200)
+@examples
 @given(pages, st.sampled_from([0, 1e4, -1e5]))
 def test_areas_perimeters_and_bounds_agree_with_shapely(
     polygons: list[list[tuple[float, float]]], shift: float

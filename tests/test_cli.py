@@ -1,0 +1,78 @@
+"""The command as a user types it."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def ocr(*arguments: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ocr.cli", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode == expect, done.stdout + done.stderr
+    return done
+
+
+def test_help_answers_without_loading_heavy_libraries():
+    code = (
+        "import sys, ocr.cli\n"
+        "try: ocr.cli.app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numba', 'cv2', 'matplotlib', 'albumentations', 'hydra', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
+    assert time.perf_counter() - start < 3
+
+
+@pytest.mark.parametrize("command", ["synth", "doctor", "convert-annotations", "preview"])
+def test_every_command_has_help_with_examples(command):
+    assert "Examples: ocr" in " ".join(ocr(command, "--help").stdout.split())
+
+
+def test_the_version_is_that_of_the_package():
+    from ocr import __version__
+
+    assert ocr("--version").stdout.strip() == f"glyphfeed {__version__}"
+
+
+def test_synth_then_doctor_then_preview_then_conversion(tmp_path):
+    data = tmp_path / "data"
+    made = ocr("synth", data, "--train", 2, "--val", 2, "--megapixels", 0.5, 0.6).stdout
+    assert made.startswith("4 pages with ")
+    report = tmp_path / "report.html"
+    assert "Nothing is wrong" in ocr("doctor", data, "--html", report, "--json", tmp_path / "report.json").stdout
+    assert "<html" in report.read_text()
+    assert json.loads((tmp_path / "report.json").read_text())
+    ocr("preview", data, tmp_path / "preview.png", "--pages", 2, "--size", 96, "--split", "train")
+    with Image.open(tmp_path / "preview.png") as picture:
+        assert picture.size == (3 * 96 + 8, 2 * 96)
+    target = tmp_path / "copy.json"
+    assert ocr("convert-annotations", data / "jsons/val.json", target).stdout.startswith("native: 2 pages")
+    assert json.loads(target.read_text()) == json.loads((data / "jsons/val.json").read_text())
+
+
+def test_doctor_finds_repairs_and_says_so_with_its_exit_status(dataset_folder, tmp_path):
+    file = dataset_folder / "jsons" / "val.json"
+    annotation = json.loads(file.read_text())
+    next(iter(next(iter(annotation["images"].values()))["words"].values()))["points"] = [[1, 1], [5, 5]]
+    file.write_text(json.dumps(annotation))
+    before = file.read_bytes()
+    done = ocr("doctor", dataset_folder, "--json", "-", "--fix", tmp_path / "fixed", expect=1)
+    assert "bad-points" in json.dumps(json.loads(done.stdout))
+    assert file.read_bytes() == before
+    ocr("doctor", tmp_path / "fixed")
+
+
+def test_a_known_error_is_one_line_and_not_a_traceback(tmp_path):
+    done = ocr("preview", tmp_path, tmp_path / "x.png", expect=2)
+    assert done.stderr.startswith("error: image_path=")
+    assert "Traceback" not in done.stderr
+    assert "at least one page" in ocr("preview", tmp_path, tmp_path / "x.png", "--pages", 0, expect=2).stderr

@@ -1,0 +1,114 @@
+"""Every config composes, instantiates and explains each of its keys."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from ocr.datasets import DBCollateFN, DBTransforms, OCRDataset
+from ocr.errors import ConfigError, DataError
+from ocr.pipeline.build import build_dataloader, build_dataset
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+PRIMARY = sorted(file.stem for file in CONFIGS.glob("*.yaml"))
+GROUPS = sorted((file.parent.name, file.stem) for file in CONFIGS.glob("*/*.yaml"))
+
+
+def config(data: Path, *overrides: str, name: str = "train") -> DictConfig:
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        return compose(name, [f"dataset_base_path={data}", "transforms.size=96", *overrides])
+
+
+@pytest.mark.parametrize("name", PRIMARY)
+def test_every_primary_config_composes(synthetic, name):
+    assert config(synthetic, name=name).dataset_base_path == str(synthetic)
+
+
+@pytest.mark.parametrize(("group", "name"), GROUPS)
+def test_every_group_composes_and_instantiates(synthetic, group, name):
+    composed = config(synthetic, f"{group}={name}")
+    for transform in ("train_transform", "val_transform"):
+        assert isinstance(instantiate(composed.transforms[transform]), DBTransforms)
+    assert isinstance(instantiate(composed.collate_fn), DBCollateFN)
+    for split, pages in (("train", 8), ("val", 6)):
+        dataset = build_dataset(composed, split)
+        assert isinstance(dataset, OCRDataset)
+        assert len(dataset) == pages
+        batch = next(iter(build_dataloader(composed_small(composed), split)))
+        assert batch["images"].shape == (2, 3, 96, 96)
+
+
+def composed_small(composed: DictConfig) -> DictConfig:
+    for loader in composed.dataloaders.values():
+        loader.batch_size, loader.num_workers = 2, 0
+    return composed
+
+
+@pytest.mark.parametrize("file", sorted(CONFIGS.rglob("*.yaml")), ids=lambda file: str(file.relative_to(CONFIGS)))
+def test_every_key_has_a_comment(file):
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        if re.match(r"\s*(- )?[\w/]+:(\s|$)", line) and not line.startswith("defaults:"):
+            assert "#" in line, f"{file}:{number}: {line.strip()}"
+
+
+def test_settings_reach_the_stages_they_are_for(synthetic):
+    composed = config(
+        synthetic, "decode.scaled=off", "decode.max_pixels=123456789", "targets.shrink_ratio=0.5", "seed=9"
+    )
+    dataset = build_dataset(composed, "train")
+    assert (dataset.decode.scaled, dataset.decode.max_pixels) == ("off", 123456789)
+    assert dataset.targets.shrink_ratio == 0.5
+    assert instantiate(composed.collate_fn).targets.shrink_ratio == 0.5
+    assert dataset.seed == 9
+
+
+def test_the_documented_override_preloads_images(synthetic):
+    dataset = build_dataset(config(synthetic, "datasets.val_dataset.preload_images=true"), "val")
+    assert len(dataset._pages) == len(dataset)
+
+
+def test_albumentations_transforms_can_be_listed_by_target(synthetic):
+    pytest.importorskip("albumentations")
+    listed = (
+        "transforms.train_transform.transforms=["
+        "{_target_: albumentations.LongestMaxSize, max_size: 96}, "
+        "{_target_: albumentations.PadIfNeeded, min_width: 96, min_height: 96, border_mode: 0, position: top_left}, "
+        "{_target_: albumentations.HorizontalFlip, p: 0.5}, "
+        "{_target_: ocr.datasets.transforms.ConditionalNormalize}]"
+    )
+    dataset = build_dataset(config(synthetic, listed), "train")
+    assert dataset.transform.needed_side == 96
+    assert dataset[0]["image"].shape == (3, 96, 96)
+
+
+def test_a_null_split_is_named_with_the_cure(synthetic):
+    with pytest.raises(ConfigError, match=r"datasets\.val_dataset is null.*configs/data/base\.yaml"):
+        build_dataset(config(synthetic, "datasets.val_dataset=null"), "val")
+
+
+def test_a_mistyped_split_suggests_the_right_one(synthetic):
+    with pytest.raises(ConfigError, match="did you mean train_dataset"):
+        build_dataset(config(synthetic), "trian")
+
+
+def test_an_error_of_a_dataset_names_the_split_and_keeps_its_type(tmp_path, dataset_folder):
+    with pytest.raises(ConfigError, match=r"datasets\.train_dataset: image_path=.*ocr synth"):
+        build_dataset(config(tmp_path / "nowhere"), "train")
+    (dataset_folder / "jsons" / "val.json").write_text("{")
+    with pytest.raises(DataError, match=r"datasets\.val_dataset: .*val\.json"):
+        build_dataset(config(dataset_folder), "val")
+
+
+def test_a_broken_target_is_still_hydras_error(synthetic):
+    from hydra.errors import InstantiationException
+
+    with pytest.raises(InstantiationException):
+        build_dataset(config(synthetic, "datasets.val_dataset.image_extensions=5"), "val")
+
+
+def test_fewer_pages_than_a_batch_are_not_dropped_in_silence(synthetic):
+    with pytest.raises(ConfigError, match=r"8 pages do not fill one batch of 16.*drop_last=false"):
+        build_dataloader(config(synthetic), "train")

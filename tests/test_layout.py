@@ -1,0 +1,93 @@
+"""The tree is the path: README, package and constant agree, imports flow one way, files stay readable."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from ocr import pipeline
+from ocr.pipeline import STAGES
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / "ocr").rglob("*.py"))
+
+# A package may import those of lower rank, and itself.
+RANKS = [
+    {"cli"},
+    {"datasets", "lightning_modules", "advisor", "tools"},
+    {"pipeline", "models", "evaluation"},
+    {"formats", "geometry"},
+    {"errors", "optional", "atomic"},
+]
+# Tools are built on datasets; formats judge words with geometry.
+ALLOWED = {("tools", "datasets"), ("advisor", "datasets"), ("lightning_modules", "datasets"), ("formats", "geometry")}
+
+
+def path_line(text: str) -> list[str]:
+    """The stages of the one line that starts with `source ->`."""
+    lines = re.findall(r"^ *(source -> .*)$", text, flags=re.MULTILINE)
+    assert len(lines) == 1, lines
+    return [word.strip() for word in lines[0].split("->")]
+
+
+@pytest.mark.parametrize("text", [(ROOT / "README.md").read_text(), pipeline.__doc__], ids=["README", "ocr.pipeline"])
+def test_the_path_is_told_the_same_everywhere(text):
+    assert path_line(text) == list(STAGES)
+
+
+def test_every_stage_has_a_file_of_its_name_that_opens_with_it():
+    for stage in STAGES:
+        if stage != "|":
+            module = ast.parse((ROOT / "ocr" / "pipeline" / f"{stage}.py").read_text())
+            assert (ast.get_docstring(module) or "").startswith(f"{stage}: ")
+
+
+def rank(package: str) -> int:
+    (found,) = [level for level, packages in enumerate(RANKS) if package in packages]
+    return found
+
+
+def imports_of(file: Path) -> set[str]:
+    """Sub-packages of `ocr` that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        modules = []
+        if isinstance(node, ast.Import):
+            modules = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules = [node.module] if node.module != "ocr" else [f"ocr.{name.name}" for name in node.names]
+        found |= {module.split(".")[1] for module in modules if module.startswith("ocr.")}
+    return {name for name in found if not name.startswith("__")}
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_imports_flow_one_way(file):
+    package = file.relative_to(ROOT / "ocr").parts[0].removesuffix(".py")
+    if package == "__init__":
+        return
+    for imported in imports_of(file) - {package}:
+        assert rank(imported) > rank(package) or (package, imported) in ALLOWED, f"{file} imports ocr.{imported}"
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_file_has_a_sentence_on_top_and_at_most_300_lines(file):
+    text = file.read_text()
+    assert ast.get_docstring(ast.parse(text))
+    assert len(text.splitlines()) <= 300
+
+
+def test_a_module_only_needs_optional_libraries_where_it_uses_them():
+    for file in SOURCES:
+        for node in ast.parse(file.read_text()).body:
+            names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            optional = {"albumentations", "nvidia", "ray", "fsspec", "s3fs", "onnx", "onnxruntime"}
+            assert not optional & {name.split(".")[0] for name in names}, file
+
+
+def test_the_folder_map_of_CONTRIBUTING_names_every_package():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for package in (ROOT / "ocr").iterdir():
+        if (package / "__init__.py").exists():
+            assert f"{package.name}/" in text

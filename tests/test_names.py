@@ -1,0 +1,90 @@
+"""The names that users already have must stay."""
+
+import importlib
+import inspect
+
+import pytest
+
+NAMES = {
+    "ocr.datasets": ["OCRDataset", "DBTransforms", "DBCollateFN"],
+    "ocr.datasets.transforms": ["ConditionalNormalize", "DBTransforms"],
+    "ocr.formats": ["FORMATS", "Annotations", "Page", "Word", "read_annotations", "write_native"],
+    "ocr.pipeline": ["STAGES"],
+    "ocr.pipeline.sample": ["Sample", "Polygons", "Maps"],
+    "ocr.pipeline.stage": ["FixedStage", "RandomStage"],
+    "ocr.pipeline.source": ["FolderSource", "open_folder"],
+    "ocr.pipeline.decode": ["Decode"],
+    "ocr.pipeline.prefix": ["Letterbox"],
+    "ocr.pipeline.suffix": [
+        "ColourJitter",
+        "JpegNoise",
+        "RandomBlur",
+        "RandomFlip",
+        "RandomRotate",
+        "RandomScale",
+        "TextAwareCrop",
+    ],
+    "ocr.pipeline.targets": ["Targets"],
+    "ocr.pipeline.device": ["Normalize"],
+    "ocr.pipeline.build": ["build_dataset", "build_dataloader"],
+    "ocr.tools.synth": ["synthesize", "render_page"],
+    "ocr.tools.doctor": ["examine", "write_fixed", "write_html"],
+    "ocr.errors": [
+        "GlyphFeedError",
+        "ConfigError",
+        "MissingExtraError",
+        "DataError",
+        "AnnotationError",
+        "ImageError",
+        "MapError",
+    ],
+}
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in NAMES.items() for name in names])
+def test_a_public_name_is_where_users_import_it_from(module, name):
+    assert hasattr(importlib.import_module(module), name)
+
+
+def test_OCRDataset_takes_the_arguments_that_existing_configs_give_in_their_order():
+    from ocr.datasets import OCRDataset
+
+    parameters = inspect.signature(OCRDataset).parameters
+    positional = [name for name, parameter in parameters.items() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    assert positional == [
+        "image_path",
+        "annotation_path",
+        "transform",
+        "image_extensions",
+        "preload_maps",
+        "preload_images",
+        "prenormalize_images",
+        "image_loading_config",
+        "cache_transformed_tensors",
+    ]
+    defaults = {name: parameters[name].default for name in positional[3:]}
+    assert defaults == {
+        "image_extensions": None,
+        "preload_maps": False,
+        "preload_images": False,
+        "prenormalize_images": False,
+        "image_loading_config": None,
+        "cache_transformed_tensors": False,
+    }
+
+
+def test_DBCollateFN_has_the_published_defaults():
+    from ocr.datasets import DBCollateFN
+
+    parameters = inspect.signature(DBCollateFN).parameters
+    assert {name: parameter.default for name, parameter in parameters.items()} == {
+        "shrink_ratio": 0.4,
+        "thresh_min": 0.3,
+        "thresh_max": 0.7,
+    }
+
+
+def test_a_name_that_is_not_there_is_an_AttributeError():
+    for module in ("ocr.datasets", "ocr.datasets.transforms"):
+        with pytest.raises(AttributeError, match="NoSuchName"):
+            importlib.import_module(module).NoSuchName  # noqa: B018
