@@ -37,7 +37,7 @@ def main() -> int:
 
     def dataset(scaled: str, normalize: str) -> OCRDataset:
         transform = DBTransforms([Letterbox(size), Normalize()], normalize=normalize)
-        return OCRDataset(images, annotation, transform, image_loading_config={"scaled": scaled})
+        return OCRDataset(images, annotation, transform, image_loading_config={"scaled": scaled}, use_stored_maps=False)
 
     exact, scaled, device = dataset("off", "host"), dataset("auto", "host"), dataset("auto", "device")
     reference = ReferenceDataset(images, annotation, size)

@@ -25,7 +25,10 @@ def main(config: DictConfig) -> None:
     console = Console()
     try:
         datasets = {split: build_dataset(config, split) for split in config.splits}
-        summaries = [preprocess_maps(dataset, split, config.workers) for split, dataset in datasets.items()]
+        summaries = [
+            preprocess_maps(dataset, split, config.workers, compress=config.compress)
+            for split, dataset in datasets.items()
+        ]
     except GlyphFeedError as error:
         console.print(f"[red]error:[/] {error}", highlight=False)
         sys.exit(1)

@@ -18,7 +18,8 @@ RANKS = [
     {"datasets", "lightning_modules", "advisor", "tools"},
     {"pipeline", "models", "evaluation"},
     {"formats", "geometry"},
-    {"errors", "optional", "atomic"},
+    {"optional", "atomic"},
+    {"errors"},
 ]
 # Tools are built on datasets; formats judge words with geometry.
 ALLOWED = {("tools", "datasets"), ("advisor", "datasets"), ("lightning_modules", "datasets"), ("formats", "geometry")}

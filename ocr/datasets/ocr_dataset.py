@@ -50,6 +50,7 @@ class OCRDataset(Dataset[Item | None]):
         annotation_format: str = "auto",
         on_bad_sample: str = "raise",
         targets: Targets | None = None,
+        use_stored_maps: bool = True,
         seed: int = 0,
     ) -> None:
         if cache_transformed_tensors:
@@ -73,9 +74,9 @@ class OCRDataset(Dataset[Item | None]):
         self.ledger = Ledger([entry.filename for entry in self.source.entries])
         # Shared, so that workers that live on see the epoch change.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-        self._draw_maps = self._map_stage(preload_maps)
+        self._draw_maps = self._map_stage(preload_maps) if use_stored_maps or preload_maps else self.targets
         self._pages: dict[int, Sample] = {}
-        self._items: dict[int, Item] | None = {} if cache_transformed_tensors else None
+        self._items: dict[int, tuple[Item, list[int]]] | None = {} if cache_transformed_tensors else None
         if preload_images or prenormalize_images:
             self._preload_pages(prenormalize_images)
 
@@ -87,7 +88,9 @@ class OCRDataset(Dataset[Item | None]):
             raise IndexError(f"sample {index} of {len(self)}")
         index %= len(self)
         if self._items is not None and index in self._items:
-            return dict(self._items[index])
+            item, row = self._items[index]
+            self.ledger.repeat(index, row)
+            return dict(item)
         try:
             sample = self.sample(index)
         except DataError as error:
@@ -99,7 +102,7 @@ class OCRDataset(Dataset[Item | None]):
         self.ledger.record(sample)
         item = to_item(sample, self.transform.host_normalization, self.targets)
         if self._items is not None:
-            self._items[index] = item
+            self._items[index] = item, self.ledger.row(index)
             return dict(item)
         return item
 

@@ -19,6 +19,9 @@ from ocr.pipeline.memory import keep_freed_memory
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 
+# decode.max_pixels is the limit here. Once for the process: a filter for the time of a call is not safe in threads.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
 ORIENTATION_TAG = 0x0112
 JPEG_FORMATS = ("JPEG", "MPO")
 JPEG_END = b"\xff\xd9"
@@ -108,12 +111,10 @@ def read_header(data: bytes, path: str, max_pixels: int) -> Header:
     if not data:
         raise ImageError(f"{path}: the file is empty (0 bytes). Restore it, or set on_bad_sample=skip")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(data)) as opened:
-                header = Header(opened.format or "", opened.mode, opened.size, _read_orientation(opened, data))
+        with Image.open(io.BytesIO(data)) as opened:
+            header = Header(opened.format or "", opened.mode, opened.size, _read_orientation(opened, data))
     except Image.DecompressionBombError as error:
-        raise ImageError(f"{path}: {error}. A decompression bomb, or a page to scale down first") from error
+        raise ImageError(f"{path}: {error} Scale the page down if it is genuine, or remove it") from error
     except DAMAGE as error:
         header = _header_without_pillow(data, path, error)
     width, height = header.raw_size
@@ -180,9 +181,8 @@ def decode_pixels(data: bytes, header: Header, path: str, needed_side: int | Non
 
 
 def _rescue_jpeg(data: bytes, header: Header, path: str, error: Exception) -> NDArray[np.uint8]:
-    """A JPEG that Pillow refuses, where all of it is there; whatever lacks some of its pixels is an error."""
-    cut_short = "truncated" in str(error).lower()
-    if header.format in JPEG_FORMATS and not cut_short:
+    """A JPEG that Pillow refuses for damage within, or only for its missing end; a page cut short is an error."""
+    if header.format in JPEG_FORMATS and "truncated" not in str(error).lower():
         return _decode_with_opencv(data, path)
     if header.format in JPEG_FORMATS and header.mode in ("RGB", "L"):
         try:
@@ -199,32 +199,28 @@ def _decode_jpeg(data: bytes, header: Header, needed_side: int | None) -> NDArra
     width, height = header.raw_size
     if needed_side is None or max(width, height) < 2 * needed_side:
         return simplejpeg.decode_jpeg(data, "RGB")  # type: ignore[no-any-return]
-    # Only reductions of 2 and more pay: libjpeg-turbo has no fast transform for those between.
-    eighths = -(-8 * needed_side // max(width, height))
-    image = simplejpeg.decode_jpeg(
-        data, "RGB", min_width=-(-width * eighths // 8), min_height=-(-height * eighths // 8)
-    )
+    # By 2, 4 or 8: the reductions between have no fast transform, and 3/8 takes longer than 1/2.
+    divisor = next(by for by in (8, 4, 2) if max(width, height) >= by * needed_side)
+    image = simplejpeg.decode_jpeg(data, "RGB", min_width=-(-width // divisor), min_height=-(-height // divisor))
     # The decoder rounds up to whole pixels; the last column or row may lie mostly beyond the page.
-    return image[: max(1, round(height * eighths / 8)), : max(1, round(width * eighths / 8))]  # type: ignore[no-any-return]
+    return image[: max(1, round(height / divisor)), : max(1, round(width / divisor))]  # type: ignore[no-any-return]
 
 
 def _decode_with_pillow(data: bytes) -> NDArray[np.uint8]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        with Image.open(io.BytesIO(data)) as opened:
-            if opened.mode.startswith("I"):
-                # Pillow's own conversion clips 16-bit gray at 255 instead of scaling it.
-                opened.load()
-                gray = (np.asarray(opened).astype(np.int64).clip(0, 65535) >> 8).astype(np.uint8)
-                return np.repeat(gray[:, :, None], 3, axis=2)
-            return np.array(opened.convert("RGB"))
+    with Image.open(io.BytesIO(data)) as opened:
+        if opened.mode.startswith("I"):
+            # Pillow's own conversion clips 16-bit gray at 255 instead of scaling it.
+            opened.load()
+            gray = (np.asarray(opened).astype(np.int64).clip(0, 65535) >> 8).astype(np.uint8)
+            return np.repeat(gray[:, :, None], 3, axis=2)
+        return np.array(opened.convert("RGB"))
 
 
 def _decode_with_opencv(data: bytes, path: str) -> NDArray[np.uint8]:
     flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except cv2.error:  # Such as a side of more than a million pixels.
+    except cv2.error:  # More pixels than it takes.
         image = None
     if image is None:
         raise ImageError(

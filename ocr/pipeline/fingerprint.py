@@ -15,7 +15,7 @@ from types import ModuleType
 OPENCV_WHEELS = tuple(
     f"opencv-{contrib}python{headless}" for contrib in ("", "contrib-") for headless in ("", "-headless")
 )
-PIXEL_LIBRARIES = ("numpy", *OPENCV_WHEELS, "pillow", "simplejpeg", "pyclipper", "numba")
+PIXEL_LIBRARIES = ("numpy", *OPENCV_WHEELS, "pillow", "simplejpeg", "pyclipper", "numba", "albumentations", "albucore")
 
 
 def digest(*parts: bytes | str) -> str:

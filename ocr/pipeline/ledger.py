@@ -22,11 +22,20 @@ class Ledger:
         """Note what happened to a sample on its way."""
         row = [1, int(bool(sample.recovered)), 0, sample.dropped_polygons]
         row += [int(sample.map_source == source) for source in ("drawn", "stored", "stale")]
-        self._rows[sample.index] = torch.tensor(row, dtype=torch.int32)
+        self.repeat(sample.index, row)
 
     def skip(self, index: int) -> None:
         """Note that a sample could not be used."""
-        self._rows[index] = torch.tensor([1, 0, 1, 0, 0, 0, 0], dtype=torch.int32)
+        self.repeat(index, [1, 0, 1, 0, 0, 0, 0])
+
+    def row(self, index: int) -> list[int]:
+        """What is noted of a sample."""
+        noted: list[int] = self._rows[index].tolist()
+        return noted
+
+    def repeat(self, index: int, row: list[int]) -> None:
+        """Note the same of a sample again, whose finished item was kept."""
+        self._rows[index] = torch.tensor(row, dtype=torch.int32)
 
     def reset(self) -> None:
         """Start a new epoch."""

@@ -119,7 +119,8 @@ def _list_images(folder: Path, extensions: tuple[str, ...]) -> Sequence[str]:
         os.path.relpath(os.path.join(parent, name), folder).replace(os.sep, "/")
         for parent, _, names in os.walk(folder, followlinks=True)
         for name in names
-        if name.lower().endswith(extensions)
+        # ._a.jpg is what macOS leaves beside a.jpg on foreign disks.
+        if name.lower().endswith(extensions) and not name.startswith(".")
     )
     if not names:
         raise ConfigError(f"image_path={folder} holds no image ({', '.join(extensions)}). Fill it: ocr synth DIR")

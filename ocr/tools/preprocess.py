@@ -36,7 +36,11 @@ class MapsSummary:
 
 
 def preprocess_maps(
-    dataset: OCRDataset, split: str = "", workers: int | None = None, show_progress: bool = True
+    dataset: OCRDataset,
+    split: str = "",
+    workers: int | None = None,
+    show_progress: bool = True,
+    compress: bool = False,
 ) -> MapsSummary:
     """Write `<images>_maps/<stem>.npz` for every page of a dataset whose stored maps do not fit.
 
@@ -50,7 +54,7 @@ def preprocess_maps(
 
     def work(index: int) -> str:
         try:
-            return _write_page(dataset, index, folder)
+            return _write_page(dataset, index, folder, compress)
         except DataError as error:
             if dataset.on_bad_sample == "raise":
                 raise
@@ -94,7 +98,7 @@ def print_summaries(summaries: Sequence[MapsSummary], console: Console) -> None:
             console.print(f"[red]{name}[/]: {reason}", highlight=False)
 
 
-def _write_page(dataset: OCRDataset, index: int, folder: Path) -> str:
+def _write_page(dataset: OCRDataset, index: int, folder: Path, compress: bool) -> str:
     page = _geometry(dataset, index)
     fingerprint = maps_fingerprint(page, dataset.targets)
     target = map_file(folder, page.filename)
@@ -105,7 +109,7 @@ def _write_page(dataset: OCRDataset, index: int, folder: Path) -> str:
         pass  # Not there, or not whole: written now.
     maps = dataset.targets(page).maps
     assert maps is not None
-    write_maps(target, maps, fingerprint)
+    write_maps(target, maps, fingerprint, compress)
     return "written"
 
 

@@ -67,6 +67,25 @@ def test_stored_maps_are_bit_identical_to_drawn_ones_and_counted(dataset_folder)
     assert sources(open_val(dataset_folder, preload_maps=True)) == {"drawn": 0, "stored": 6, "stale": 0}
 
 
+def test_compressed_maps_are_a_fraction_of_the_size_and_the_same(dataset_folder):
+    write(open_val(dataset_folder))
+    plain = {path.name: (path.stat().st_size, read_maps(path)) for path in map_files(dataset_folder)}
+    for path in map_files(dataset_folder):
+        path.unlink()
+    preprocess_maps(open_val(dataset_folder), show_progress=False, compress=True)
+    for path in map_files(dataset_folder):
+        size, (fingerprint, maps) = plain[path.name]
+        assert path.stat().st_size < size / 5
+        again = read_maps(path)
+        assert again[0] == fingerprint
+        assert all(np.array_equal(*pair) for pair in zip(again[1], maps, strict=True))
+
+
+def test_stored_maps_are_left_alone_where_drawing_is_asked_for(dataset_folder):
+    write(open_val(dataset_folder))
+    assert sources(open_val(dataset_folder, use_stored_maps=False)) == {"drawn": 6, "stored": 0, "stale": 0}
+
+
 def test_a_second_run_writes_nothing_and_a_lost_or_broken_file_is_written_again(dataset_folder):
     write(open_val(dataset_folder))
     before = {path: path.stat().st_mtime_ns for path in map_files(dataset_folder)}

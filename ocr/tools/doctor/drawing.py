@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from ocr.formats.validate import fault_of
 from ocr.geometry.orientation import apply_orientation, orientation_matrix
+from ocr.pipeline.decode import DAMAGE
 from ocr.tools.doctor.findings import Finding, Split
 from ocr.tools.doctor.fix import fix_points
-from ocr.tools.doctor.images import DAMAGE, ImageFacts, read_upright
+from ocr.tools.doctor.images import ImageFacts, read_upright
 from ocr.tools.doctor.polygons import Points
 
 PICTURE_SIDE = 480

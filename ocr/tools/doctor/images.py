@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -16,11 +15,20 @@ from PIL import Image, ImageOps
 
 from ocr.errors import ImageError
 from ocr.geometry.orientation import upright_size
-from ocr.pipeline.decode import MIN_SIDE, ORIENTATION_TAG, Decode, Header, decode_pixels, read_header
+from ocr.pipeline.decode import (
+    DAMAGE,
+    JPEG_END,
+    JPEG_FORMATS,
+    MIN_SIDE,
+    ORIENTATION_TAG,
+    Decode,
+    Header,
+    decode_pixels,
+    read_header,
+)
 
 PIXEL_LIMIT = Decode().max_pixels
 # What Pillow's readers raise on damaged bytes; anything else is a bug of ours.
-DAMAGE = (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, struct.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +92,8 @@ def _open_header(path: Path) -> Header:
 def _check_pixels(path: Path, header: Header, deep: bool) -> tuple[str | None, str]:
     """The kind and the detail of what is wrong with the pixels, or (None, "")."""
     try:
-        end = _missing_end(path, header.format)
-        if end:
-            return "truncated-image", end
+        # Without its end marker a JPEG may be whole or cut short: only decoding tells.
+        deep = deep or _lacks_end(path, header.format)
         if header.format == "PNG":
             # Pillow checks the sum of every PNG chunk without decoding; for most other formats verify() does nothing.
             with Image.open(path) as image:
@@ -101,16 +108,16 @@ def _check_pixels(path: Path, header: Header, deep: bool) -> tuple[str | None, s
         return ("truncated-image" if "truncated" in text.lower() else "unreadable-image"), text
 
 
-def _missing_end(path: Path, file_format: str) -> str:
-    """Why the end of the file is missing, or "". Bytes behind the end (a phone's video, padding) are fine."""
-    if file_format not in ("JPEG", "MPO"):
-        return ""
+def _lacks_end(path: Path, file_format: str) -> bool:
+    """Whether a JPEG has no end marker. Bytes behind it (a phone's video, padding) are fine."""
+    if file_format not in JPEG_FORMATS:
+        return False
     with path.open("rb") as file:
         file.seek(-2, io.SEEK_END)
-        if file.read() == b"\xff\xd9":
-            return ""
+        if file.read() == JPEG_END:
+            return False
         file.seek(0)
-        return "" if _has_jpeg_end(file.read()) else "the JPEG has no end marker"
+        return not _has_jpeg_end(file.read())
 
 
 def _has_jpeg_end(data: bytes) -> bool:

@@ -1,0 +1,176 @@
+"""fingerprint: it changes with whatever the output depends on, and with nothing else."""
+
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ocr.pipeline import fingerprint
+from ocr.pipeline.decode import Decode
+from ocr.pipeline.fingerprint import code_digest, digest, library_versions, stages_digest
+from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.targets import Targets
+
+STAGE = "from dataclasses import dataclass\n\n@dataclass(frozen=True)\nclass Grow:\n    by: int = 2\n"
+
+
+@pytest.fixture
+def write_module(tmp_path, monkeypatch):
+    """Write a file of a package that only this test has, as an editor would between two runs."""
+    package = f"stages_of_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name, text):
+        path = tmp_path / package / f"{name}.py"
+        path.write_text(text.replace("PACKAGE", package))
+        for module in [module for module in sys.modules if module.startswith(package)]:
+            del sys.modules[module]
+        code_digest.cache_clear()
+        stages_digest.cache_clear()
+        importlib.invalidate_caches()
+        return f"{package}.{name}"
+
+    yield write
+    code_digest.cache_clear()
+    stages_digest.cache_clear()
+
+
+def digest_of(module):
+    importlib.import_module(module)
+    return code_digest(module)
+
+
+@given(st.lists(st.binary(max_size=6), max_size=4), st.lists(st.binary(max_size=6), max_size=4))
+def test_parts_cannot_run_together(left, right):
+    assert (digest(*left) == digest(*right)) == (left == right)
+
+
+def test_text_and_its_bytes_have_the_same_digest():
+    assert digest("é", b"b") == digest("é".encode(), "b")
+    assert len(digest()) == 32
+
+
+def test_parameters_and_their_order_count():
+    base = stages_digest((Decode(), Letterbox(640)))
+    assert base == stages_digest((Decode(), Letterbox(640)))
+    others = [
+        (Decode(), Letterbox(641)),
+        (Decode(scaled="off"), Letterbox(640)),
+        (Decode(), Letterbox(640, interpolation="area")),
+        (Letterbox(640), Decode()),
+        (Decode(),),
+        (Decode(), Letterbox(640), Targets()),
+    ]
+    assert len({base, *map(stages_digest, others)}) == len(others) + 1
+
+
+def test_a_changed_line_counts(write_module):
+    before = digest_of(write_module("grow", STAGE))
+    assert digest_of(write_module("grow", STAGE)) == before
+    assert digest_of(write_module("grow", STAGE.replace("= 2", "= 3"))) != before
+
+
+def test_a_changed_line_changes_the_digest_of_the_stage(write_module):
+    digests = []
+    for body in ("return 1", "return 2"):
+        module = write_module("grow", f"{STAGE}    def __call__(self):\n        {body}\n")
+        digests.append(stages_digest((importlib.import_module(module).Grow(),)))
+    assert digests[0] != digests[1]
+
+
+def test_comments_and_blank_lines_do_not_count(write_module):
+    before = digest_of(write_module("grow", STAGE))
+    assert digest_of(write_module("grow", f"# A remark.\n\n\n{STAGE}  # Another one.\n")) == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from PACKAGE.kernel import FACTOR",
+        "from .kernel import FACTOR",
+        "from PACKAGE import kernel",
+        "from . import kernel",
+        "import PACKAGE.kernel",
+    ],
+)
+def test_what_a_module_imports_counts_even_if_it_is_a_constant(write_module, statement):
+    digests = []
+    for factor in (2, 3):
+        write_module("kernel", f"FACTOR = {factor}\n")
+        write_module("middle", f"{statement}\n")
+        digests.append(digest_of(write_module("grow", f"from PACKAGE.middle import *\n{STAGE}")))
+    assert digests[0] != digests[1]
+
+
+def test_modules_that_import_each_other_come_to_an_end(write_module):
+    write_module("other", "import PACKAGE.grow\n")
+    assert digest_of(write_module("grow", f"import PACKAGE.other\n{STAGE}"))
+
+
+def test_a_stage_of_another_package_depends_on_the_one_it_extends(write_module):
+    collected = {}
+    module = write_module("wide", "from ocr.pipeline.prefix import Letterbox\n\nclass Wide(Letterbox):\n    pass\n")
+    importlib.import_module(module)
+    fingerprint._collect(module, (module.split(".")[0], "ocr"), collected)
+    assert {module, "ocr.pipeline.prefix", "ocr.geometry.polygons"} <= collected.keys()
+
+
+def test_the_maps_depend_on_the_kernels_that_draw_them():
+    collected = {}
+    fingerprint._collect("ocr.pipeline.targets", ("ocr",), collected)
+    assert {"ocr.geometry.kernels", "ocr.geometry.polygons", "ocr.pipeline.sample"} <= collected.keys()
+    assert not any(name.startswith(("torch", "ocr.datasets", "ocr.tools")) for name in collected)
+
+
+def test_a_module_without_a_file_goes_by_its_name():
+    assert code_digest("sys") != code_digest("builtins")
+
+
+def test_the_versions_of_the_libraries_that_touch_pixels_count(monkeypatch):
+    named = dict(entry.split("==") for entry in library_versions().split())
+    assert {"numpy", "pillow", "simplejpeg", "pyclipper", "numba"} <= named.keys()
+    assert any(name.startswith("opencv") for name in named)
+    before = stages_digest((Letterbox(),))
+    stages_digest.cache_clear()
+    monkeypatch.setattr(fingerprint, "library_versions", lambda: "numpy==0.1")
+    assert stages_digest((Letterbox(),)) != before
+    stages_digest.cache_clear()
+
+
+SCRIPT = """
+import multiprocessing
+from dataclasses import dataclass
+from ocr.pipeline.fingerprint import stages_digest
+
+@dataclass(frozen=True)
+class Grow:
+    by: int = 2
+
+def answer(stage):
+    return stages_digest((stage,))
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(answer(Grow()), pool.apply(answer, (Grow(),)), answer(Grow(3)))
+"""
+
+
+def test_a_stage_in_a_script_is_the_same_in_the_workers_of_that_script(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, tmp_path / "script.py"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    here, in_worker, other = run.stdout.split()
+    assert here == in_worker != other
