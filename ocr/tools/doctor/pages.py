@@ -83,20 +83,19 @@ def unreferenced_files(
 
 
 def find_duplicates(splits: Sequence[Split]) -> list[Finding]:
-    """Annotated pages with the same bytes: within a split they weigh double, across splits they leak."""
-    owners = {
-        split.images[page].path: (split.name, page)
-        for split in splits
-        if split.annotations
-        for page in split.annotations.pages
-        if page in split.images
-    }
-    annotated = [facts for split in splits for facts in split.images.values() if facts.path in owners]
+    """Images with the same bytes: annotated twice they weigh double, in two splits they leak."""
+    owners = {facts.path: (split, name) for split in splits for name, facts in split.images.items() if facts.readable}
     findings = []
-    for group in same_bytes(annotated):
-        first_split, first = owners[group[0].path]
-        for facts in group[1:]:
-            split, page = owners[facts.path]
-            kind = "duplicate-image" if split == first_split else "leaked-image"
-            findings.append(Finding(split, page, kind, f"the same bytes as {first_split}/{first}"))
+    for group in same_bytes(facts for split in splits for facts in split.images.values() if facts.path in owners):
+        (first_split, first), *others = sorted(
+            (owners[facts.path] for facts in group), key=lambda owner: not _is_annotated(*owner)
+        )
+        for split, name in others:
+            leaked = split is not first_split and _is_annotated(split, name)
+            kind = "leaked-image" if leaked else "duplicate-image"
+            findings.append(Finding(split.name, name, kind, f"the same bytes as {first_split.name}/{first}"))
     return findings
+
+
+def _is_annotated(split: Split, name: str) -> bool:
+    return split.annotations is not None and name in split.annotations.pages

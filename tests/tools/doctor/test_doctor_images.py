@@ -144,6 +144,14 @@ def test_the_same_image_twice_in_a_split_is_a_warning(dataset: SmallDataset) -> 
     assert report.findings[0].severity == "warning"
 
 
+def test_a_copy_that_no_annotation_names_is_a_duplicate_too(dataset: SmallDataset) -> None:
+    shutil.copyfile(dataset.add("b.jpg"), dataset.image_path("a.jpg"))
+    report = dataset.examine()
+    assert sorted(kinds(report)) == ["duplicate-image", "unreferenced-image"]
+    duplicate = next(finding for finding in report.findings if finding.kind == "duplicate-image")
+    assert (duplicate.image, "train/b.jpg" in duplicate.message) == ("a.jpg", True)
+
+
 def test_the_same_image_in_two_splits_is_an_error(dataset: SmallDataset) -> None:
     dataset.add("a.jpg")
     shutil.copyfile(dataset.image_path("a.jpg"), dataset.add("z.jpg", split="val"))
