@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
+from ocr.geometry.polygons import move_points
 from ocr.optional import require
 from ocr.pipeline.prefix import POSITIONS, Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage, RandomStage, Stage
 
+PURPOSE = "A transform of another library in the list"
 # With p = 1 and single values for their ranges these draw nothing at random.
 _FIXED = frozenset(
     {"CenterCrop", "ConditionalNormalize", "Crop", "Equalize", "HorizontalFlip", "InvertImg", "LongestMaxSize", "NoOp"}
@@ -32,7 +34,7 @@ _GRID = np.stack(np.meshgrid([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]), axis=-1).reshape
 
 def translate(steps: list[Any]) -> list[Stage]:
     """Stages for a list that holds Albumentations transforms; letterboxing becomes our own."""
-    albumentations = require("albumentations", "A transform of another library in the list")
+    albumentations = require("albumentations", PURPOSE)
     stages: list[Any] = []
     for step in steps:
         if not isinstance(step, FixedStage | RandomStage | albumentations.BasicTransform | albumentations.BaseCompose):
@@ -91,7 +93,9 @@ class _Composed:
     """A run of Albumentations transforms, one copy a thread because they keep state between calls."""
 
     def __init__(self, transforms: tuple[Any, ...]) -> None:
+        image_only = require("albumentations", PURPOSE).ImageOnlyTransform
         self.transforms = transforms
+        self.moves_geometry = not all(isinstance(member, image_only) for member in _members(transforms))
         self._local = threading.local()
 
     def __repr__(self) -> str:
@@ -104,32 +108,39 @@ class _Composed:
         vars(self).update(state, _local=threading.local())
 
     def _apply(self, sample: Sample, seed: int) -> Sample:
-        probes = (_GRID * (sample.width, sample.height)).astype(np.float32)
-        points = np.concatenate([sample.polygons.vertices, probes])
-        image, moved = self._run(sample.image, points, seed)
-        if len(moved) != len(points):
+        if not self.moves_geometry:
+            return replace(sample, image=self._compose(seed)(image=sample.image)["image"])
+        vertices = sample.polygons.vertices
+        points = np.concatenate([vertices, _GRID * (sample.width, sample.height)], dtype=np.float32)
+        image, numbers, moved = _move(self._compose(seed), sample.image, points)
+        if len(np.unique(numbers)) < len(numbers):
             # A reflecting border repeats every point, in no order to rely on; a plain border moves them alike.
-            _, moved = self._run(sample.image, points, seed, plain_border=True)
-        if len(moved) != len(points):
-            raise ConfigError(
-                f"transforms: {self!r} made {len(moved)} vertices of {len(points)}; polygons need them all"
-            )
-        count = len(sample.polygons.vertices)
-        matrix = _fit(probes.astype(np.float64), moved[count:].astype(np.float64))
-        polygons = replace(sample.polygons, vertices=moved[:count])
+            _, numbers, moved = _move(self._compose(seed, plain_border=True), sample.image, points)
+        probes = numbers >= len(vertices)
+        if probes.sum() < 4:
+            raise ConfigError(f"transforms: {self!r} loses the points of the page, so polygons cannot follow it")
+        matrix = _fit(points[numbers[probes]].astype(np.float64), moved[probes].astype(np.float64))
+        # What bends lines loses some vertices on the way: these go where the matrix puts them.
+        followed = move_points(vertices, matrix)
+        followed[numbers[~probes]] = moved[~probes]
+        polygons = replace(sample.polygons, vertices=followed)
         polygons = polygons.select(polygons.on_page(image.shape[1], image.shape[0]))
         return replace(sample, polygons=polygons).placed(image, matrix)
 
-    def _run(
-        self, image: NDArray[Any], points: NDArray[np.float32], seed: int, plain_border: bool = False
-    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def _compose(self, seed: int, plain_border: bool = False) -> Any:
         name = "plain" if plain_border else "given"
         if not hasattr(self._local, name):
-            setattr(self._local, name, _compose(self.transforms, plain_border))
+            albumentations = require("albumentations", PURPOSE)
+            copies = copy.deepcopy(list(self.transforms))
+            for member in _members(copies):
+                if plain_border and hasattr(member, "border_mode"):
+                    member.border_mode = cv2.BORDER_CONSTANT
+            points = albumentations.KeypointParams(format="xy", remove_invisible=False)
+            composed = albumentations.Compose(copies, keypoint_params=points if self.moves_geometry else None)
+            setattr(self._local, name, composed)
         compose = getattr(self._local, name)
         compose.set_random_seed(seed)
-        result = compose(image=image, keypoints=points)
-        return result["image"], np.ascontiguousarray(result["keypoints"], dtype=np.float32).reshape(-1, 2)
+        return compose
 
 
 class FixedAlbumentations(_Composed, FixedStage):
@@ -142,30 +153,23 @@ class FixedAlbumentations(_Composed, FixedStage):
 class RandomAlbumentations(_Composed, RandomStage):
     """Any other transforms, seeded from the sample's generator."""
 
-    def __init__(self, transforms: tuple[Any, ...]) -> None:
-        super().__init__(transforms)
-        image_only = require("albumentations", "Transforms").ImageOnlyTransform
-        self.moves_geometry = not all(isinstance(member, image_only) for member in _members(transforms))
-
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         return self._apply(sample, int(rng.integers(2**31)))
-
-
-def _compose(transforms: Sequence[Any], plain_border: bool) -> Any:
-    albumentations = require("albumentations", "A transform of another library in the list")
-    copies = copy.deepcopy(list(transforms))
-    for member in _members(copies) if plain_border else ():
-        if hasattr(member, "border_mode"):
-            member.border_mode = cv2.BORDER_CONSTANT
-    return albumentations.Compose(
-        copies, keypoint_params=albumentations.KeypointParams(format="xy", remove_invisible=False)
-    )
 
 
 def _members(transforms: Sequence[Any]) -> Iterator[Any]:
     """The transforms themselves, out of whatever `OneOf` or `Sequential` they are in."""
     for transform in transforms:
         yield from _members(transform.transforms) if hasattr(transform, "transforms") else [transform]
+
+
+def _move(
+    compose: Any, image: NDArray[Any], points: NDArray[np.float32]
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float32]]:
+    """The image, and the points that came out with the numbers they went in under."""
+    result = compose(image=image, keypoints=np.column_stack([points, np.arange(len(points), dtype=np.float32)]))
+    moved = np.asarray(result["keypoints"], dtype=np.float32).reshape(-1, 3)
+    return result["image"], moved[:, 2].astype(np.int64), moved[:, :2]
 
 
 def _fit(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -116,10 +116,8 @@ class Polygons:
         return reaches
 
     def _edges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The two ends of every edge, seen from its polygon's first vertex, where the shoelace sum stays small."""
-        firsts = np.repeat(self.offsets[:-1], np.diff(self.offsets))
+        """The two ends of every edge, in float64, where products of float32 coordinates are exact."""
         points = self.vertices.astype(np.float64)
-        points -= points[firsts]
         following = np.arange(1, len(points) + 1)
         following[self.offsets[1:] - 1] = self.offsets[:-1]
         return points, points[following]

@@ -26,7 +26,7 @@ class Normalize:
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
             values = tuple(float(value) for value in getattr(self, name))
-            if len(values) != 3 or (name == "std" and not min(values) > 0):
+            if len(values) != 3 or (name == "std" and not all(value > 0 for value in values)):
                 raise ConfigError(f"Normalize({name}={values}): three channels are needed, std above 0")
             object.__setattr__(self, name, values)
         if not self.max_pixel_value > 0:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
+from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import RandomStage, Stage
 
@@ -128,6 +129,7 @@ class Warp(RandomStage):
 
     steps: tuple[RandomGeometry, ...]
     crop: TextAwareCrop | None = None
+    fill: int = 0
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         width, height = sample.width, sample.height
@@ -146,23 +148,29 @@ class Warp(RandomStage):
         left, top, right, bottom = window or Window(0, 0, width, height)
         # Sampling from the window alone makes everything around it border, so no half words stay in sight.
         from_window = total @ np.array([[1.0, 0, left], [0, 1, top], [0, 0, 1]])
-        image = cv2.warpAffine(sample.image[top:bottom, left:right], from_window[:2], (width, height))
+        image = cv2.warpAffine(
+            sample.image[top:bottom, left:right], from_window[:2], (width, height), borderValue=(self.fill,) * 3
+        )
         polygons = polygons.select(polygons.on_page(width, height))
         return replace(sample, polygons=polygons).placed(np.asarray(image), total)
 
 
 def merge_geometry(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """Replace every run of geometric stages, each starting at a crop if there is one, by one warp."""
+    """Replace every run of geometric stages, each starting at a crop if there is one, by one warp.
+
+    What a warp shows beyond the page is what the letterbox padded it with.
+    """
+    fill = next((stage.fill for stage in stages if isinstance(stage, Letterbox)), 0)
     merged: list[Stage] = []
     for stage in stages:
         last = merged[-1] if merged else None
         if isinstance(stage, TextAwareCrop):
-            merged.append(Warp((), stage))
+            merged.append(Warp((), stage, fill))
         elif isinstance(stage, RandomGeometry):
             if isinstance(last, Warp):
                 merged[-1] = replace(last, steps=(*last.steps, stage))
             else:
-                merged.append(Warp((stage,)))
+                merged.append(Warp((stage,), fill=fill))
         else:
             merged.append(stage)
     return tuple(merged)

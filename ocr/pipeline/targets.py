@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ocr.errors import ConfigError, MapError
 from ocr.formats.maps import map_file, read_maps
-from ocr.geometry.kernels import NOT_A_BOX, VANISHED, fill_upright_boxes, raise_border_band
+from ocr.geometry.kernels import fill_upright_boxes, raise_border_band
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import digest, stages_digest
 from ocr.pipeline.sample import Maps, Sample
@@ -70,8 +70,8 @@ class Targets(FixedStage):
         whole = polygons.vertices.astype(np.int32)
         outlines = np.split(whole, polygons.offsets[1:-1])
         thresh_fill = maps.thresh_mask.view(np.uint8)
-        status = fill_upright_boxes(whole, polygons.offsets, distances, left_out, maps.prob_map, maps.thresh_mask)
-        for p in np.flatnonzero(~left_out & (status == NOT_A_BOX)):
+        drawn = fill_upright_boxes(whole, polygons.offsets, distances, left_out, maps.prob_map, maps.thresh_mask)
+        for p in np.flatnonzero(~left_out & ~drawn):
             pieces = shrink(outlines[p], distances[p])
             for piece in pieces:
                 cv2.fillPoly(maps.prob_map, [piece], 1.0)
@@ -79,7 +79,6 @@ class Targets(FixedStage):
                 cv2.fillPoly(thresh_fill, [outlines[p]], 1)
             else:
                 left_out[p] = True
-        left_out |= status == VANISHED
         distances[left_out] = 0
         raise_border_band(
             polygons.vertices, polygons.offsets, distances, self.thresh_min, self.thresh_max, maps.thresh_map

@@ -1,5 +1,8 @@
 """The compiled loops against the libraries they replace, and against themselves uncompiled."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
 import cv2
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ocr.geometry import kernels
-from ocr.geometry.kernels import DRAWN, NOT_A_BOX, VANISHED, fill_upright_boxes, normalize_to_chw, raise_border_band
+from ocr.geometry.kernels import fill_upright_boxes, normalize_to_chw, raise_border_band
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.targets import shrink
 
@@ -19,11 +22,13 @@ anywhere = st.floats(-20, SIDE + 20, width=32)
 corners = st.one_of(whole_pixels, halves, anywhere)
 
 
-@pytest.fixture
-def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The small functions inside the kernels as plain Python."""
-    monkeypatch.setattr(kernels, "_raise_row", kernels._raise_row.py_func)
-    monkeypatch.setattr(kernels, "_round", kernels._round.py_func)
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """The small functions inside the kernels as plain Python; compiled kernels must have run before."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_raise_row", "_round", "_unit"):
+            patch.setattr(kernels, name, getattr(kernels, name).py_func)
+        yield
 
 
 def box(ax: float, ay: float, cx: float, cy: float, order: int) -> NDArray[np.float32]:
@@ -32,14 +37,14 @@ def box(ax: float, ay: float, cx: float, cy: float, order: int) -> NDArray[np.fl
     return np.roll(points[::-1] if order >= 4 else points, order % 4, axis=0)
 
 
-def fill_boxes(points: NDArray[np.float32], distance: float) -> tuple[int, NDArray[np.float32], NDArray[np.bool_]]:
+def fill_box(points: NDArray[np.float32], distance: float) -> tuple[bool, NDArray[np.float32], NDArray[np.bool_]]:
     prob_map, thresh_mask = np.zeros((SIDE, SIDE), np.float32), np.zeros((SIDE, SIDE), np.bool_)
     offsets, left_out = np.array([0, len(points)], np.int32), np.zeros(1, np.bool_)
-    status = fill_upright_boxes(points.astype(np.int32), offsets, np.array([distance]), left_out, prob_map, thresh_mask)
-    return int(status[0]), prob_map, thresh_mask
+    drawn = fill_upright_boxes(points.astype(np.int32), offsets, np.array([distance]), left_out, prob_map, thresh_mask)
+    return bool(drawn[0]), prob_map, thresh_mask
 
 
-def clip_boxes(points: NDArray[np.float32], distance: float) -> tuple[int, NDArray[np.float32], NDArray[np.bool_]]:
+def clip_box(points: NDArray[np.float32], distance: float) -> tuple[bool, NDArray[np.float32], NDArray[np.bool_]]:
     prob_map, thresh_fill = np.zeros((SIDE, SIDE), np.float32), np.zeros((SIDE, SIDE), np.uint8)
     outline = points.astype(np.int32)
     pieces = shrink(outline, distance)
@@ -47,16 +52,15 @@ def clip_boxes(points: NDArray[np.float32], distance: float) -> tuple[int, NDArr
         cv2.fillPoly(prob_map, [piece], 1.0)
     if pieces:
         cv2.fillPoly(thresh_fill, [outline], 1)
-    return (DRAWN if pieces else VANISHED), prob_map, thresh_fill.astype(np.bool_)
+    return bool(pieces), prob_map, thresh_fill.astype(np.bool_)
 
 
 def assert_same_drawing(points: NDArray[np.float32], distance: float) -> None:
-    status, prob_map, thresh_mask = fill_boxes(points, distance)
-    expected_status, expected_map, expected_mask = clip_boxes(points, distance)
-    if status != NOT_A_BOX:
-        assert status == expected_status
-        assert np.array_equal(prob_map, expected_map)
-        assert np.array_equal(thresh_mask, expected_mask)
+    drawn, prob_map, thresh_mask = fill_box(points, distance)
+    expected_drawn, expected_map, expected_mask = clip_box(points, distance)
+    assert drawn == expected_drawn
+    assert np.array_equal(prob_map, expected_map)
+    assert np.array_equal(thresh_mask, expected_mask)
 
 
 @settings(deadline=None, max_examples=600)
@@ -92,9 +96,9 @@ def test_sides_that_fall_on_a_half_are_rounded_as_clipper_rounds_them(
     ids=["slanted", "crossed", "folded", "flat", "triangle", "five points"],
 )
 def test_what_is_not_an_upright_box_is_left_to_clipper(points: list[list[int]]) -> None:
-    status, prob_map, thresh_mask = fill_boxes(np.array(points, np.float32), 2)
+    drawn, prob_map, thresh_mask = fill_box(np.array(points, np.float32), 2)
 
-    assert status == NOT_A_BOX
+    assert not drawn
     assert not prob_map.any()
     assert not thresh_mask.any()
 
@@ -103,30 +107,30 @@ def test_a_box_that_is_left_out_is_not_drawn() -> None:
     whole = np.array([[5, 5], [30, 5], [30, 20], [5, 20]], np.int32)
     prob_map, thresh_mask = np.zeros((SIDE, SIDE), np.float32), np.zeros((SIDE, SIDE), np.bool_)
 
-    status = fill_upright_boxes(whole, np.array([0, 4]), np.array([2.0]), np.array([True]), prob_map, thresh_mask)
+    drawn = fill_upright_boxes(whole, np.array([0, 4]), np.array([2.0]), np.array([True]), prob_map, thresh_mask)
 
-    assert status.tolist() == [NOT_A_BOX]
+    assert drawn.tolist() == [False]
     assert not prob_map.any()
 
 
-@pytest.mark.usefixtures("uncompiled")
 def test_boxes_are_the_same_compiled_and_uncompiled() -> None:
     boxes = [box(-6, -3, 20, 12, 0), box(25, 30, 60, 44, 5), box(3, 20, 4.5, 40, 2), box(8, 8, 9, 9, 1)]
     packed = Polygons.pack([*boxes, [[1, 2], [9, 3], [4, 8]]])
     distances = packed.areas * 0.84 / packed.perimeters
-    drawn = []
-    for kernel in (fill_upright_boxes, fill_upright_boxes.py_func):
+    results = []
+    for kernel, mode in ((fill_upright_boxes, nullcontext()), (fill_upright_boxes.py_func, uncompiled())):
         prob_map, thresh_mask = np.zeros((SIDE, SIDE), np.float32), np.zeros((SIDE, SIDE), np.bool_)
         left_out = np.zeros(len(packed), np.bool_)
         whole = packed.vertices.astype(np.int32)
-        drawn.append((kernel(whole, packed.offsets, distances, left_out, prob_map, thresh_mask), prob_map, thresh_mask))
+        with mode:
+            drawn = kernel(whole, packed.offsets, distances, left_out, prob_map, thresh_mask)
+        results.append((drawn, prob_map, thresh_mask))
 
-    assert drawn[0][0].tolist() == [DRAWN, DRAWN, VANISHED, DRAWN, NOT_A_BOX]
-    for compiled, plain in zip(*drawn, strict=True):
+    assert results[0][0].tolist() == [True, True, False, True, False]
+    for compiled, plain in zip(*results, strict=True):
         assert np.array_equal(compiled, plain)
 
 
-@pytest.mark.usefixtures("uncompiled")
 def test_the_border_band_is_the_same_compiled_and_uncompiled() -> None:
     polygons = Polygons.pack(
         [
@@ -139,8 +143,9 @@ def test_the_border_band_is_the_same_compiled_and_uncompiled() -> None:
     distances = np.array([2.5, 3.1, 1.4, 0.0])
     maps = [np.full((SIDE, SIDE), 0.3, np.float32) for _ in range(2)]
 
-    for kernel, thresh_map in zip((raise_border_band, raise_border_band.py_func), maps, strict=True):
-        kernel(polygons.vertices, polygons.offsets, distances, 0.3, 0.7, thresh_map)
+    raise_border_band(polygons.vertices, polygons.offsets, distances, 0.3, 0.7, maps[0])
+    with uncompiled():
+        raise_border_band.py_func(polygons.vertices, polygons.offsets, distances, 0.3, 0.7, maps[1])
 
     np.testing.assert_allclose(maps[0], maps[1], atol=1e-6)
     assert maps[0].max() == pytest.approx(0.7, abs=1e-6)

@@ -1,0 +1,239 @@
+"""DBTransforms: a list of anyone's transforms as one path with one cut."""
+
+import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import albumentations as A  # noqa: N812
+import cv2
+import numpy as np
+import pytest
+import torch
+from albumentations.pytorch import ToTensorV2
+from numpy.typing import NDArray
+
+from ocr.datasets import DBTransforms
+from ocr.errors import ConfigError, MissingExtraError
+from ocr.pipeline.device import Normalize
+from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.suffix import RandomBlur, RandomFlip, RandomRotate, TextAwareCrop, Warp
+
+IMAGE = np.random.default_rng(0).integers(0, 256, (90, 130, 3), dtype=np.uint8)
+WORDS = [
+    np.array([[[10, 12], [60, 14], [59, 30], [9, 28]]], np.float32),
+    np.array([[70, 50], [90, 45], [110, 50], [110, 64], [90, 60], [70, 64]], np.float32),
+]
+
+
+def classic(flip: float) -> list[Any]:
+    return [
+        A.LongestMaxSize(max_size=64),
+        A.PadIfNeeded(min_height=64, min_width=64, border_mode=cv2.BORDER_CONSTANT),
+        A.HorizontalFlip(p=flip),
+        A.Normalize(),
+        ToTensorV2(),
+    ]
+
+
+def by_albumentations(steps: list[Any]) -> tuple[NDArray[Any], list[NDArray[np.float32]]]:
+    """Image (3, H, W) and the words, as Albumentations alone gives them."""
+    compose = A.Compose(steps, keypoint_params=A.KeypointParams(format="xy", remove_invisible=False))
+    result = compose(image=IMAGE, keypoints=np.concatenate([word.reshape(-1, 2) for word in WORDS]))
+    image = result["image"]
+    chw = image.numpy() if isinstance(image, torch.Tensor) else image.transpose(2, 0, 1)
+    return chw, np.split(np.asarray(result["keypoints"], np.float32), [4])
+
+
+def assert_same(result: dict[str, Any], steps: list[Any]) -> None:
+    image, words = by_albumentations(steps)
+    assert np.array_equal(result["image"].numpy(), image)
+    assert len(result["polygons"]) == len(words)
+    for polygon, word in zip(result["polygons"], words, strict=True):
+        assert polygon.shape == (1, len(word), 2)
+        np.testing.assert_allclose(polygon[0], word, atol=1e-3)
+
+
+@pytest.mark.parametrize("flip", [0.0, 1.0])
+def test_the_classic_list_gives_what_albumentations_gives(flip: float) -> None:
+    transforms = DBTransforms(classic(flip))
+
+    assert_same(transforms(IMAGE, WORDS), classic(flip))
+
+
+def test_the_classic_list_runs_its_letterbox_on_the_fast_path_and_is_cut_at_the_flip() -> None:
+    transforms = DBTransforms(classic(0.5))
+
+    assert transforms.fixed == (Letterbox(64),)
+    assert len(transforms.random) == 1
+    assert transforms.normalization == Normalize()
+    assert transforms.needed_side == 64
+    assert transforms.moves_geometry
+    assert repr(transforms).startswith(
+        "Letterbox(size=64, position='center', fill=0, interpolation='linear') -> | -> Hor"
+    )
+
+
+def test_a_list_without_chance_is_fixed_to_its_end() -> None:
+    transforms = DBTransforms([*classic(1.0)[:3], A.CenterCrop(32, 32), A.Normalize(), ToTensorV2()])
+
+    assert len(transforms.fixed) == 2
+    assert transforms.random == ()
+    assert not transforms.moves_geometry
+
+
+def test_our_own_stages_and_albumentations_mix_in_their_order() -> None:
+    transforms = DBTransforms(
+        [Letterbox(64), A.CLAHE(p=1), RandomFlip(p=1), RandomRotate(p=0), A.ToGray(p=1), Normalize()]
+    )
+
+    names = [type(stage).__name__ for stage in transforms.stages]
+    assert names == ["Letterbox", "RandomAlbumentations", "Warp", "FixedAlbumentations"]
+    assert transforms(IMAGE, WORDS)["image"].shape == (3, 64, 64)
+
+
+def test_geometry_of_our_own_is_merged_into_one_warp() -> None:
+    flip, turn, crop = RandomFlip(), RandomRotate(), TextAwareCrop()
+
+    assert DBTransforms([Letterbox(64), crop, flip, turn, Normalize()]).stages == (
+        Letterbox(64),
+        Warp((flip, turn), crop),
+    )
+
+
+def test_the_inverse_matrix_leads_back_to_the_page() -> None:
+    result = DBTransforms(classic(1.0))(IMAGE, WORDS)
+
+    for polygon, word in zip(result["polygons"], WORDS, strict=True):
+        back = np.column_stack([polygon[0], np.ones(len(polygon[0]))]) @ result["inverse_matrix"].T
+        np.testing.assert_allclose(back[:, :2], word.reshape(-1, 2), atol=0.01)
+
+
+def test_a_nested_compose_is_opened_and_one_of_is_random() -> None:
+    inner = A.Compose(classic(0.5)[:2])
+    transforms = DBTransforms(
+        A.Compose([inner, A.OneOf([A.Blur(p=1), A.MedianBlur(p=1)]), A.Normalize(), ToTensorV2()])
+    )
+
+    assert transforms.fixed == (Letterbox(64),)
+    assert len(transforms.random) == 1
+    assert not transforms.moves_geometry
+    assert transforms.normalization == Normalize()
+
+
+@pytest.mark.parametrize(
+    "one", [A.OneOf([A.HorizontalFlip(p=1), A.VerticalFlip(p=1)], p=1), A.Compose([A.VerticalFlip(p=1)], p=0.5)]
+)
+def test_a_choice_given_instead_of_a_list_stays_a_choice(one: Any) -> None:
+    transforms = DBTransforms(one)
+    results = [transforms(IMAGE, rng=np.random.default_rng(seed))["image"].numpy() for seed in range(12)]
+
+    assert transforms.fixed == ()
+    assert len({result.tobytes() for result in results}) == 2
+
+
+def test_the_same_generator_gives_the_same_result_and_another_another() -> None:
+    transforms = DBTransforms([*classic(0.5)[:3], A.Rotate(p=1), A.GaussNoise(p=1), A.Normalize()])
+    results = [transforms(IMAGE, WORDS, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+
+    assert torch.equal(results[0]["image"], results[1]["image"])
+    assert np.array_equal(results[0]["inverse_matrix"], results[1]["inverse_matrix"])
+    assert not torch.equal(results[0]["image"], results[2]["image"])
+
+
+def test_transforms_travel_to_a_worker_and_give_the_same_there() -> None:
+    transforms = DBTransforms([*classic(0.5)[:3], A.Rotate(p=1), RandomBlur(p=1), A.Normalize()])
+    before = transforms(IMAGE, WORDS, np.random.default_rng(3))
+
+    again = pickle.loads(pickle.dumps(transforms))
+
+    after = again(IMAGE, WORDS, np.random.default_rng(3))
+    assert repr(again) == repr(transforms)
+    assert torch.equal(before["image"], after["image"])
+    assert np.array_equal(before["polygons"][0], after["polygons"][0])
+
+
+def test_several_threads_get_what_one_gets() -> None:
+    transforms = DBTransforms([*classic(0.5)[:3], A.Affine(rotate=(-20, 20), p=1), A.GaussNoise(p=1), A.Normalize()])
+
+    def transform(seed: int) -> dict[str, Any]:
+        return transforms(IMAGE, WORDS, np.random.default_rng(seed))
+
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(transform, range(24)))
+    for seed, result in enumerate(together):
+        alone = transform(seed)
+        assert torch.equal(alone["image"], result["image"])
+        assert np.array_equal(alone["inverse_matrix"], result["inverse_matrix"])
+
+
+def test_normalising_on_the_device_leaves_the_page_uint8() -> None:
+    transforms = DBTransforms(classic(0.0), normalize="device")
+
+    image = transforms(IMAGE, WORDS)["image"]
+
+    assert image.dtype == torch.uint8
+    assert transforms.host_normalization is None
+    assert transforms.normalization is not None
+    expected = transforms.normalization.on_host(np.ascontiguousarray(image.permute(1, 2, 0).numpy()))
+    assert np.array_equal(expected, by_albumentations(classic(0.0))[0])
+
+
+@pytest.mark.filterwarnings("ignore:Got processor for keypoints")
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [A.Normalize(normalization="image")],
+        [A.Normalize(), A.HorizontalFlip(p=1)],
+        [A.ToFloat(255.0), A.Normalize(max_pixel_value=1.0)],
+        [A.Normalize(), A.LongestMaxSize(64), A.PadIfNeeded(64, 64)],
+        [A.Normalize(mean=0.5, std=0.25)],
+        [A.ToGray(p=1)],
+    ],
+    ids=["per image", "in the middle", "of floats", "before the letterbox", "one value", "none"],
+)
+def test_any_normalisation_gives_what_albumentations_gives(steps: list[Any]) -> None:
+    assert_same(DBTransforms(steps)(IMAGE, WORDS), steps)
+
+
+def test_an_array_of_words_and_no_words_at_all_are_fine() -> None:
+    transforms = DBTransforms([Letterbox(64)])
+
+    assert len(transforms(IMAGE, np.stack([WORDS[0], WORDS[0]]))["polygons"]) == 2  # type: ignore[arg-type]
+    assert transforms(IMAGE)["polygons"] == []
+    assert DBTransforms([]).needed_side is None
+    assert np.array_equal(DBTransforms([])(IMAGE)["image"].permute(1, 2, 0).numpy(), IMAGE)
+
+
+@pytest.mark.parametrize("wrong", [42, "HorizontalFlip", lambda image: image, Normalize])
+def test_a_stranger_in_the_list_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"neither a stage of ocr\.pipeline nor an Albumentations transform"):
+        DBTransforms([Letterbox(64), wrong, RandomFlip()])
+
+
+def test_settings_that_cannot_work_are_named() -> None:
+    with pytest.raises(ConfigError, match="normalize='gpu' is not one of host, device"):
+        DBTransforms([], normalize="gpu")
+    with pytest.raises(ConfigError, match=r"keypoint_params.format='yx'.*'xy'"):
+        DBTransforms([], keypoint_params=A.KeypointParams(format="yx"))
+    with pytest.raises(ConfigError, match="three channels"):
+        DBTransforms([A.Normalize(mean=(0.5,) * 4, std=(0.5,) * 4)])
+
+    DBTransforms([], keypoint_params=A.KeypointParams(format="xy"))
+
+
+def test_without_albumentations_our_own_stages_work_and_others_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = classic(0.5)
+    monkeypatch.setitem(sys.modules, "albumentations", None)
+    monkeypatch.delitem(sys.modules, "ocr.datasets.conditional_normalize", raising=False)
+    monkeypatch.delitem(sys.modules, "ocr.datasets.albumentations_stages", raising=False)
+
+    assert DBTransforms([Letterbox(64), RandomFlip(), Normalize()])(IMAGE, WORDS)["image"].shape == (3, 64, 64)
+    with pytest.raises(MissingExtraError, match=r"pip install 'glyphfeed\[albumentations\]'"):
+        DBTransforms(steps)
+    from ocr.datasets import transforms
+
+    with pytest.raises(MissingExtraError, match="ConditionalNormalize needs albumentations"):
+        _ = transforms.ConditionalNormalize
+    with pytest.raises(AttributeError, match="Nonsense"):
+        _ = transforms.Nonsense

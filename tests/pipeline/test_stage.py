@@ -1,0 +1,46 @@
+"""Fixed and random stages, and the cut between them."""
+
+import numpy as np
+import pytest
+
+from ocr.errors import ConfigError
+from ocr.geometry.polygons import Polygons
+from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.stage import cut, refuse_random, run
+from ocr.pipeline.suffix import RandomBlur, RandomFlip
+from ocr.pipeline.targets import Targets
+
+BOX, MAPS, FLIP, BLUR = Letterbox(16), Targets(), RandomFlip(p=1), RandomBlur(p=0)
+
+
+def test_the_cut_lies_before_the_first_random_stage() -> None:
+    assert cut([BOX, FLIP, MAPS]) == ((BOX,), (FLIP, MAPS))
+    assert cut([BOX, MAPS]) == ((BOX, MAPS), ())
+    assert cut([FLIP, BOX]) == ((), (FLIP, BOX))
+    assert cut([]) == ((), ())
+
+
+def test_stages_of_both_kinds_run_in_their_order() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    page = Sample(0, "", "", Polygons.pack([]), image=image)
+
+    done = run([BOX, FLIP, BLUR, MAPS], page, np.random.default_rng(0))
+
+    assert np.array_equal(done.image, image[:, ::-1])
+    assert done.maps is not None
+
+
+def test_a_random_stage_before_something_that_would_freeze_it_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"data.cache=all, but RandomFlip\(p=1\) is random.*Cache less"):
+        refuse_random([BOX, FLIP], "data.cache=all", "Cache less")
+
+    refuse_random([BOX, MAPS], "data.cache=all", "Cache less")
+
+
+def test_moving_a_page_makes_its_maps_out_of_date() -> None:
+    word = [[2, 2], [12, 2], [12, 8], [2, 8]]
+    page = Targets()(Sample(0, "", "", Polygons.pack([word]), image=np.zeros((16, 16, 3), np.uint8)))
+
+    assert page.maps is not None
+    assert FLIP(page, np.random.default_rng(0)).maps is None

@@ -1,0 +1,250 @@
+"""The random part: polygons stay on their pixels, pixels are sampled once, crops pass between the words."""
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ocr.errors import ConfigError
+from ocr.geometry.polygons import Polygons, move_points
+from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.rng import sample_generator
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.stage import RandomStage, Stage, run
+from ocr.pipeline.suffix import (
+    ColourJitter,
+    JpegNoise,
+    RandomBlur,
+    RandomFlip,
+    RandomRotate,
+    RandomScale,
+    TextAwareCrop,
+    Warp,
+    merge_geometry,
+)
+
+WIDTH, HEIGHT = 128, 112
+GEOMETRY: tuple[RandomStage, ...] = (
+    RandomFlip(p=0.7),
+    RandomRotate(degrees=15, p=0.7),
+    RandomScale(p=0.7),
+    TextAwareCrop(smallest=0.3, p=0.7),
+)
+PIXELS = (ColourJitter(p=1), RandomBlur(p=1), JpegNoise(p=1))
+seeds = st.integers(0, 2**32 - 1)
+chains = st.permutations(GEOMETRY).flatmap(
+    lambda stages: st.integers(1, len(stages)).map(lambda count: list(stages[:count]))
+)
+
+
+@st.composite
+def central_quads(draw: st.DrawFn) -> NDArray[np.float32]:
+    """A turned box in the middle of the page, so that turning and scaling leave it there."""
+    half_width, half_height = draw(st.floats(5, 18)), draw(st.floats(4, 8))
+    angle = draw(st.floats(-1.6, 1.6))
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    centre = (WIDTH / 2 + draw(st.floats(-8, 8)), HEIGHT / 2 + draw(st.floats(-8, 8)))
+    corners = np.array([[-half_width, -half_height], [half_width, -half_height], [half_width, half_height]])
+    return (np.vstack([corners, [-half_width, half_height]]) @ turn.T + centre).astype(np.float32)
+
+
+def covered(polygon: NDArray[np.float32], grow: float = 0.0) -> NDArray[np.bool_]:
+    """Which pixel centres lie in a polygon grown, or shrunk, by some pixels."""
+    ys, xs = np.mgrid[:HEIGHT, :WIDTH]
+    inside: NDArray[np.bool_] = shapely.contains_xy(shapely.Polygon(polygon).buffer(grow), xs, ys)
+    return inside
+
+
+def page_of(polygons: Sequence[NDArray[np.float32]], painted: NDArray[np.bool_] | None = None) -> Sample:
+    image = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    if painted is not None:
+        image[painted] = 255
+    packed = Polygons.pack(polygons, texts=[str(p) for p in range(len(polygons))])
+    return Sample(0, "", "", packed, image=image, shape=(WIDTH, HEIGHT), raw_size=(WIDTH, HEIGHT))
+
+
+def noise_page(width: int = WIDTH, height: int = HEIGHT) -> Sample:
+    image = np.random.default_rng(5).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    word = np.array([[0.4, 0.4], [0.6, 0.4], [0.6, 0.5], [0.4, 0.5]]) * (width, height)
+    return Sample(0, "", "", Polygons.pack([word]), image=image, shape=(width, height))
+
+
+@settings(deadline=None, max_examples=150)
+@given(central_quads(), chains, seeds)
+def test_a_transformed_polygon_still_covers_the_pixels_it_covered(
+    quad: NDArray[np.float32], stages: list[Stage], seed: int
+) -> None:
+    page = page_of([quad], covered(quad))
+
+    moved = run(merge_geometry(stages), page, np.random.default_rng(seed))
+
+    painted = moved.image[:, :, 0] > 127
+    there = move_points(quad, np.linalg.inv(moved.inverse_matrix))
+    scale = np.sqrt(abs(np.linalg.det(np.linalg.inv(moved.inverse_matrix)[:2, :2])))
+    pixel = 0.75 * max(scale, 1) + 0.5
+    assert not (painted & ~covered(there, pixel)).any(), "painted pixels outside the moved polygon"
+    assert painted[covered(there, -pixel)].all(), "the inside of the moved polygon is not painted"
+    for polygon in moved.polygons:
+        np.testing.assert_allclose(polygon, there, atol=0.01)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(central_quads(), min_size=1, max_size=6), chains, seeds)
+def test_the_inverse_matrix_brings_every_vertex_back_through_any_chain(
+    quads: list[NDArray[np.float32]], stages: list[Stage], seed: int
+) -> None:
+    page = page_of(quads)
+
+    moved = run(merge_geometry(stages), page, np.random.default_rng(seed))
+
+    for polygon, text in zip(moved.polygons, moved.polygons.texts, strict=True):
+        back = move_points(polygon, moved.inverse_matrix)
+        assert np.abs(back - quads[int(str(text))]).max() < 0.5
+
+
+@pytest.mark.parametrize(("width", "height"), [(128, 112), (127, 64), (640, 640), (33, 1), (1, 1)])
+def test_a_flip_mirrors_pixels_and_polygons_exactly(width: int, height: int) -> None:
+    page = noise_page(width, height)
+    word = np.array([[0, 0], [3, 0], [3, 2], [0, 2]], np.float32)
+    page = Sample(0, "", "", Polygons.pack([word]), image=page.image)
+
+    flipped = RandomFlip(p=1)(page, np.random.default_rng(0))
+
+    assert np.array_equal(flipped.image, page.image[:, ::-1])
+    assert np.array_equal(flipped.inverse_matrix, [[-1, 0, width - 1], [0, 1, 0], [0, 0, 1]])
+    if len(flipped.polygons):
+        assert np.array_equal(flipped.polygons.vertices, np.column_stack([width - 1 - word[:, 0], word[:, 1]]))
+
+
+def test_several_geometric_stages_sample_the_pixels_once() -> None:
+    steps = (RandomRotate(10, p=1), RandomScale(p=1), RandomFlip(p=1), RandomRotate(20, p=1))
+    page = noise_page()
+    rng = np.random.default_rng(7)
+    total = np.eye(3)
+    for step in steps:
+        matrix = step.propose(page.polygons, WIDTH, HEIGHT, rng)
+        assert matrix is not None
+        total = matrix @ total
+
+    merged = merge_geometry(steps)
+    moved = run(merged, page, np.random.default_rng(7))
+
+    assert merged == (Warp(steps),)
+    assert np.array_equal(moved.image, cv2.warpAffine(page.image, total[:2], (WIDTH, HEIGHT)))
+    np.testing.assert_allclose(moved.polygons.vertices, page.polygons.moved(total).vertices, atol=1e-3)
+    twice = run(steps, page, np.random.default_rng(7))
+    np.testing.assert_allclose(twice.inverse_matrix, moved.inverse_matrix, atol=1e-9)
+    assert twice.image.std() < moved.image.std(), "sampling again and again blurs"
+
+
+def test_a_crop_starts_a_warp_and_what_follows_joins_it() -> None:
+    flip, turn, crop, blur = RandomFlip(), RandomRotate(), TextAwareCrop(), RandomBlur()
+
+    assert merge_geometry([crop, flip, turn]) == (Warp((flip, turn), crop),)
+    assert merge_geometry([turn, crop, flip]) == (Warp((turn,)), Warp((flip,), crop))
+    assert merge_geometry([flip, blur, turn]) == (Warp((flip,)), blur, Warp((turn,)))
+    assert merge_geometry([]) == ()
+
+
+def test_a_geometric_stage_alone_does_what_its_warp_does() -> None:
+    page = noise_page()
+    for stage in (RandomRotate(p=1), TextAwareCrop(smallest=0.2, p=1)):
+        alone = stage(page, np.random.default_rng(3))
+        merged = run(merge_geometry([stage]), page, np.random.default_rng(3))
+        assert np.array_equal(alone.image, merged.image)
+        assert not np.array_equal(alone.image, page.image)
+
+
+def test_words_that_lose_their_area_are_dropped_and_counted() -> None:
+    word = np.array([[50, 50], [90, 50], [90, 60], [50, 60]], np.float32)
+    speck = np.array([[60, 80], [62, 80], [62, 82], [60, 82]], np.float32)
+
+    shrunk = RandomScale(0.2, 0.2, p=1)(page_of([word, speck]), np.random.default_rng(0))
+
+    assert shrunk.polygons.texts == ("0",)
+    assert shrunk.dropped_polygons == 1
+
+
+def test_the_same_generator_gives_the_same_page_and_another_epoch_another() -> None:
+    stages = merge_geometry([*GEOMETRY, *PIXELS])
+    page = noise_page()
+    pages = [run(stages, page, sample_generator(0, epoch, 4)) for epoch in (1, 1, 2, 3)]
+
+    assert np.array_equal(pages[0].image, pages[1].image)
+    assert np.array_equal(pages[0].inverse_matrix, pages[1].inverse_matrix)
+    assert not np.array_equal(pages[0].image, pages[2].image)
+    assert not np.array_equal(pages[2].image, pages[3].image)
+
+
+@pytest.mark.parametrize("stage", PIXELS, ids=lambda stage: type(stage).__name__)
+def test_a_pixel_stage_changes_pixels_and_leaves_polygons_alone(stage: RandomStage) -> None:
+    page = noise_page()
+
+    changed = stage(page, np.random.default_rng(1))
+
+    assert not stage.moves_geometry
+    assert changed.polygons is page.polygons
+    assert np.array_equal(changed.inverse_matrix, page.inverse_matrix)
+    assert changed.image.shape == page.image.shape
+    assert changed.image.dtype == np.uint8
+    assert not np.array_equal(changed.image, page.image)
+    assert np.array_equal(stage(page, np.random.default_rng(1)).image, changed.image)
+
+
+@pytest.mark.parametrize("kind", [RandomFlip, RandomRotate, RandomScale, TextAwareCrop, ColourJitter, RandomBlur])
+def test_a_stage_that_is_not_drawn_hands_on_the_very_sample(kind: type) -> None:
+    page = noise_page()
+
+    assert kind(p=0)(page, np.random.default_rng(0)) is page
+
+
+def test_jpeg_noise_that_is_not_drawn_hands_on_the_very_sample() -> None:
+    page = noise_page()
+
+    assert JpegNoise(p=0)(page, np.random.default_rng(0)) is page
+
+
+def test_colour_jitter_of_no_share_changes_nothing() -> None:
+    page = noise_page()
+
+    assert np.array_equal(ColourJitter(0, 0, 0, p=1)(page, np.random.default_rng(0)).image, page.image)
+
+
+def test_brightness_is_drawn_within_its_share() -> None:
+    image = np.full((4, 4, 3), 100, np.uint8)
+    page = Sample(0, "", "", Polygons.pack([]), image=image)
+    levels = [ColourJitter(0.3, 0, 0, p=1)(page, np.random.default_rng(seed)).image.mean() for seed in range(40)]
+
+    assert 70 <= min(levels) < 85
+    assert 115 < max(levels) <= 130
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "message"),
+    [
+        (RandomFlip, {"p": 1.5}, r"RandomFlip.*p=1.5 is a probability"),
+        (RandomRotate, {"p": -0.1}, "probability"),
+        (RandomScale, {"smallest": 0.0}, "0 < smallest <= largest"),
+        (RandomScale, {"smallest": 2.0, "largest": 1.0}, "0 < smallest <= largest"),
+        (TextAwareCrop, {"smallest": 0.0}, "share of the page"),
+        (RandomBlur, {"sigma": 0.1}, "at least 0.2"),
+        (JpegNoise, {"worst": 90, "best": 40}, "worst <= best"),
+        (JpegNoise, {"best": 101}, "worst <= best <= 100"),
+    ],
+)
+def test_a_parameter_that_cannot_work_is_refused_when_the_stage_is_made(
+    kind: type, parameters: dict[str, float], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        kind(**parameters)
+
+
+def test_what_turns_into_sight_beyond_the_page_is_what_the_letterbox_padded_it_with():
+    stages = merge_geometry([Letterbox(64, fill=90), RandomScale(smallest=0.5, largest=0.6, p=1)])
+    page = Sample(0, "", "", Polygons.pack([]), image=np.full((80, 40, 3), 90, np.uint8))
+    assert (run(stages, page, sample_generator(0, 0, 0)).image == 90).all()

@@ -1,0 +1,288 @@
+"""The maps against the reference formula, the masks of the loss, and maps from files."""
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from benchmarks.reference import reference_maps
+from ocr.errors import ConfigError
+from ocr.geometry.polygons import Polygons
+from ocr.pipeline.sample import Maps, Sample
+from ocr.pipeline.targets import Targets
+
+SIDE = 96
+# Thin text is masked, not drawn, which the reference does not know: for a comparison nothing is too thin.
+EVERYTHING = Targets(min_text_size=0)
+WORD = [[20, 30], [70, 32], [69, 50], [19, 47]]
+seeds = st.integers(0, 2**32 - 1)
+
+
+def draw(polygons: list[NDArray[np.float32]], targets: Targets = EVERYTHING, ignore: list[bool] | None = None) -> Maps:
+    return targets.draw(Polygons.pack(polygons, ignore), SIDE, SIDE)
+
+
+def filled(polygon: object) -> NDArray[np.bool_]:
+    outline = np.asarray(polygon, np.float32).reshape(-1, 2).astype(np.int32)
+    return cv2.fillPoly(np.zeros((SIDE, SIDE), np.uint8), [outline], 1).astype(np.bool_)
+
+
+def assert_as_reference(polygons: list[NDArray[np.float32]], tolerance: float = 1e-5) -> Maps:
+    maps = draw(polygons)
+    prob_map, thresh_map = reference_maps(polygons, SIDE, SIDE)
+    assert np.array_equal(maps.prob_map, prob_map)
+    np.testing.assert_allclose(maps.thresh_map, thresh_map, atol=tolerance)
+    return maps
+
+
+def quad(rng: np.random.Generator) -> NDArray[np.float64]:
+    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]]) * rng.uniform(8, 50, 2)
+    return corners + rng.uniform(-3, 3, (4, 2)) + rng.uniform(-10, 80, 2)
+
+
+def turned_box(rng: np.random.Generator) -> NDArray[np.float64]:
+    width, height = rng.uniform(10, 60), rng.uniform(4, 20)
+    angle = rng.uniform(-np.pi, np.pi)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    return (np.array([[0, 0], [1, 0], [1, 1], [0, 1]]) * (width, height)) @ turn.T + rng.uniform(0, SIDE, 2)
+
+
+def curved(rng: np.random.Generator) -> NDArray[np.float64]:
+    """8 to 14 points along an arc, there on one side and back on the other."""
+    angles = np.linspace(-1, 1, int(rng.integers(4, 8))) * rng.uniform(0.4, 1.4)
+    radius, thickness = rng.uniform(20, 60), rng.uniform(5, 14)
+    arc = np.column_stack([np.sin(angles), -np.cos(angles)])
+    return np.vstack([arc * (radius + thickness), arc[::-1] * radius]) + rng.uniform(20, 80, 2)
+
+
+def concave(rng: np.random.Generator) -> NDArray[np.float64]:
+    """A star: its corners turn inwards and outwards."""
+    count = int(rng.integers(4, 8)) * 2
+    angles = np.arange(count) * 2 * np.pi / count + rng.uniform(0, 1)
+    radii = np.where(np.arange(count) % 2, rng.uniform(6, 14), rng.uniform(18, 40))
+    return np.column_stack([np.cos(angles), np.sin(angles)]) * radii[:, None] + rng.uniform(10, 80, 2)
+
+
+def self_touching(rng: np.random.Generator) -> NDArray[np.float64]:
+    """Two triangles that share a corner."""
+    x, y = rng.uniform(25, 70, 2)
+    a, b = rng.uniform(10, 25, 2)
+    return np.array([[x, y], [x - a, y - b], [x - a, y + b], [x, y], [x + b, y + a], [x + b, y - a]])
+
+
+@pytest.mark.parametrize("shape", [quad, turned_box, curved, concave, self_touching], ids=lambda make: make.__name__)
+def test_maps_of_a_shape_equal_the_reference(shape: object) -> None:
+    drawn = 0
+    for seed in range(40):
+        drawn += assert_as_reference([shape(np.random.default_rng(seed)).astype(np.float32)]).prob_map.any()  # type: ignore[operator]
+
+    assert drawn > 20
+
+
+@settings(deadline=None, max_examples=60)
+@given(seeds, st.integers(2, 12))
+def test_maps_of_many_words_on_a_page_equal_the_reference(seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    shapes = (quad, turned_box, curved, concave)
+
+    assert_as_reference([shapes[int(rng.integers(4))](rng).astype(np.float32) for _ in range(count)])
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.4, 0.7])
+def test_maps_of_other_parameters_equal_the_reference(ratio: float) -> None:
+    word = np.array(WORD, np.float32)
+
+    maps = draw([word], Targets(ratio, 0.1, 0.9, min_text_size=0))
+    prob_map, thresh_map = reference_maps([word], SIDE, SIDE, ratio, 0.1, 0.9)
+
+    assert np.array_equal(maps.prob_map, prob_map)
+    np.testing.assert_allclose(maps.thresh_map, thresh_map, atol=1e-5)
+
+
+def test_a_dumbbell_splits_into_two_pieces_and_both_are_drawn() -> None:
+    dumbbell = [[10, 20], [40, 20], [40, 33], [60, 33], [60, 20], [90, 20]]
+    dumbbell += [[90, 50], [60, 50], [60, 37], [40, 37], [40, 50], [10, 50]]
+
+    maps = assert_as_reference([np.array(dumbbell, np.float32)])
+
+    assert cv2.connectedComponents(maps.prob_map.astype(np.uint8))[0] == 3, "background and two pieces"
+    assert maps.prob_mask.all()
+
+
+def test_an_hourglass_is_drawn_as_the_reference_draws_it() -> None:
+    hourglass = np.array([[20, 10], [80, 10], [51, 45], [80, 80], [20, 80], [49, 45]], np.float32)
+
+    maps = assert_as_reference([hourglass])
+
+    assert cv2.connectedComponents(maps.prob_map.astype(np.uint8))[0] == 3
+
+
+@pytest.mark.parametrize("foot", [60, 61], ids=["upright box", "slanted"])
+def test_a_word_that_vanishes_when_shrunk_is_masked_out(foot: float) -> None:
+    # Cut to whole pixels it is one wide, and D is that of its full width.
+    sliver = np.array([[10, 10], [11.9, 10], [11.9, foot], [10, 60]], np.float32)
+
+    maps = assert_as_reference([sliver])
+
+    assert not maps.prob_map.any()
+    assert np.array_equal(~maps.prob_mask, filled(sliver))
+    assert not maps.thresh_mask.any()
+
+
+@pytest.mark.parametrize(("x", "y"), [(-60, 0), (60, 0), (0, -45), (0, 60), (-30, -40), (70, 70)])
+@pytest.mark.parametrize("upright", [True, False])
+def test_a_word_that_leaves_the_page_is_drawn_as_far_as_it_is_on_it(x: float, y: float, upright: bool) -> None:
+    word = np.array([[20, 30], [70, 30], [70, 50], [20, 50]] if upright else WORD, np.float32)
+
+    maps = assert_as_reference([word + np.float32([x, y])])
+
+    assert (maps.thresh_map > 0.31).any()
+    assert maps.prob_mask.all()
+
+
+@pytest.mark.parametrize(("x", "y"), [(-500, 0), (500, 0), (0, -500), (0, 500)])
+def test_a_word_wholly_outside_leaves_empty_maps(x: float, y: float) -> None:
+    for word in (WORD, [[20, 30], [70, 30], [70, 50], [20, 50]]):
+        maps = assert_as_reference([np.array(word, np.float32) + np.float32([x, y])])
+        assert not maps.prob_map.any()
+        assert maps.prob_mask.all()
+        assert not maps.thresh_mask.any()
+
+
+def test_ignored_text_is_masked_out_of_both_losses() -> None:
+    other = np.array([[5, 70], [60, 70], [60, 85], [5, 85]], np.float32)
+
+    maps = draw([np.array(WORD, np.float32), other], Targets(), ignore=[True, False])
+    alone = draw([other], Targets())
+
+    assert np.array_equal(maps.prob_map, alone.prob_map)
+    assert np.array_equal(maps.thresh_map, alone.thresh_map)
+    assert np.array_equal(~maps.prob_mask, filled(WORD))
+    assert not (maps.thresh_mask & filled(WORD)).any()
+    assert np.array_equal(maps.thresh_mask, alone.thresh_mask & ~filled(WORD))
+
+
+def test_an_ignored_region_over_a_word_takes_it_out_there() -> None:
+    word = np.array(WORD, np.float32)
+    region = np.array([[40, 20], [90, 20], [90, 60], [40, 60]], np.float32)
+
+    maps = draw([word, region], Targets(), ignore=[False, True])
+
+    assert not maps.prob_mask[filled(region)].any()
+    assert not maps.thresh_mask[filled(region)].any()
+    assert maps.prob_mask[filled(word) & ~filled(region)].all()
+
+
+@pytest.mark.parametrize("angle", [0, 0.3, 1.2])
+def test_text_under_the_smallest_size_is_masked_and_the_next_size_is_not(angle: float) -> None:
+    turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+
+    def line(height: float) -> NDArray[np.float32]:
+        box = np.array([[-20, -height / 2], [20, -height / 2], [20, height / 2], [-20, height / 2]])
+        return (box @ turn + 48).astype(np.float32)
+
+    thin, thick = draw([line(7.5)], Targets(min_text_size=8)), draw([line(8.5)], Targets(min_text_size=8))
+
+    assert not thin.prob_map.any()
+    assert np.array_equal(~thin.prob_mask, filled(line(7.5)))
+    assert not thin.thresh_mask.any()
+    assert (thin.thresh_map == np.float32(0.3)).all()
+    assert thick.prob_map.any()
+    assert thick.prob_mask.all()
+
+
+def test_the_threshold_mask_is_the_word_and_the_band_around_it() -> None:
+    word = np.array(WORD, np.float32)
+
+    maps = draw([word])
+
+    assert maps.thresh_mask[filled(word)].all()
+    assert np.array_equal(maps.thresh_mask, filled(word) | (maps.thresh_map > np.float32(0.3)))
+
+
+def test_of_two_overlapping_words_the_larger_threshold_counts() -> None:
+    first, second = np.array(WORD, np.float32), np.array(WORD, np.float32) + np.float32([8, 10])
+
+    both = draw([first, second])
+
+    assert np.array_equal(both.thresh_map, np.maximum(draw([first]).thresh_map, draw([second]).thresh_map))
+    assert np.array_equal(both.prob_map, np.maximum(draw([first]).prob_map, draw([second]).prob_map))
+
+
+def test_a_figure_of_eight_without_an_area_is_masked_out() -> None:
+    bow_tie = np.array([[10, 10], [50, 40], [50, 10], [10, 40]], np.float32)
+
+    maps = assert_as_reference([bow_tie])
+
+    assert not maps.prob_map.any()
+    assert np.array_equal(~maps.prob_mask, filled(bow_tie))
+
+
+coordinates = st.one_of(
+    st.floats(-1e5, 1e5, width=32), st.floats(-10, SIDE + 10, width=32), st.integers(-5, 100), st.just(0.0)
+)
+any_points = st.lists(st.tuples(coordinates, coordinates), min_size=3, max_size=20)
+repeated = st.tuples(st.tuples(coordinates, coordinates), st.integers(3, 20)).map(lambda drawn: [drawn[0]] * drawn[1])
+collinear = st.tuples(coordinates, coordinates, st.lists(st.floats(-50, 50), min_size=3, max_size=20)).map(
+    lambda drawn: [(drawn[0] + step, drawn[1] - 2 * step) for step in drawn[2]]
+)
+tiny = st.tuples(coordinates, coordinates).map(lambda at: [at, (at[0] + 1e-3, at[1]), (at[0], at[1] + 1e-3)])
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.one_of(any_points, repeated, collinear, tiny), max_size=5), st.data())
+def test_random_polygons_never_crash_the_maps(polygons: list[list[tuple[float, float]]], data: st.DataObject) -> None:
+    ignore = data.draw(st.lists(st.booleans(), min_size=len(polygons), max_size=len(polygons)))
+
+    maps = draw([np.array(points, np.float32) for points in polygons], Targets(), ignore)
+
+    assert set(np.unique(maps.prob_map)) <= {0, 1}
+    assert np.isfinite(maps.thresh_map).all()
+    assert maps.thresh_map.min() >= np.float32(0.3)
+    assert maps.thresh_map.max() <= np.float32(0.7) + 1e-6
+
+
+@settings(deadline=None, max_examples=100)
+@given(any_points)
+def test_any_polygon_is_drawn_as_the_reference_draws_it(points: list[tuple[float, float]]) -> None:
+    polygon = np.array(points, np.float32)
+    packed = Polygons.pack([polygon])
+    if packed.areas[0] > packed.perimeters[0]:
+        # Edges as long as the coordinates allow cost float32 some of its digits; 0.03 is what training can bear.
+        assert_as_reference([polygon], tolerance=0.03)
+
+
+def test_a_page_without_words_teaches_that_there_is_none() -> None:
+    maps = draw([])
+
+    assert not maps.prob_map.any()
+    assert maps.prob_mask.all()
+    assert (maps.thresh_map == np.float32(0.3)).all()
+
+
+def test_a_page_that_nobody_annotated_teaches_nothing() -> None:
+    page = Sample(0, "", "", Polygons.pack([]), annotated=False, image=np.zeros((8, 9, 3), np.uint8))
+
+    drawn = Targets()(page)
+
+    assert drawn.maps is not None
+    assert drawn.maps.prob_map.shape == (8, 9)
+    assert not drawn.maps.prob_mask.any()
+    assert not drawn.maps.thresh_mask.any()
+    assert drawn.map_source == "drawn"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"shrink_ratio": 1.0}, "shrink_ratio=1.0 must lie between 0 and 1"),
+        ({"shrink_ratio": 0.0}, "usual value is 0.4"),
+        ({"thresh_min": 0.7, "thresh_max": 0.3}, "thresh_min=0.7, thresh_max=0.3"),
+        ({"thresh_max": 1.2}, "0 <= min < max <= 1"),
+    ],
+)
+def test_parameters_that_cannot_work_are_named(parameters: dict[str, float], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Targets(**parameters)
