@@ -21,8 +21,13 @@ RANKS = [
     {"optional", "atomic"},
     {"errors"},
 ]
-# Tools are built on datasets; formats judge words with geometry.
-ALLOWED = {("tools", "datasets"), ("advisor", "datasets"), ("lightning_modules", "datasets"), ("formats", "geometry")}
+# Tools are built on datasets and lightning modules, these on models and datasets; formats judge words with geometry.
+ALLOWED = {
+    ("tools", "datasets"),
+    ("tools", "lightning_modules"),
+    ("lightning_modules", "datasets"),
+    ("formats", "geometry"),
+}
 
 
 def path_line(text: str) -> list[str]:

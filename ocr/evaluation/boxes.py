@@ -1,0 +1,168 @@
+"""boxes: probability maps to scored polygons on the source page, in threads beside the model."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ocr.errors import ConfigError
+from ocr.evaluation.box_kernels import polygons_from_outlines, quads_from_outlines
+from ocr.geometry.outlines import binarize, blank_marks, trace_outlines
+from ocr.geometry.polygons import Polygons
+
+MapArray = torch.Tensor | NDArray[Any]
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Detections:
+    """The boxes of one page, top to bottom, on the source page."""
+
+    polygons: Polygons
+    scores: NDArray[np.float32]
+    left_out: int = 0
+    """How many boxes `max_candidates` cut off: those of the lowest scores."""
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+@dataclass(frozen=True, slots=True)
+class BoxesFromMap:
+    """Outlines of a probability map, scored by the mean inside and unclipped by D = A * unclip_ratio / L.
+
+    The boxes are those of the published DBNet post-processing, but for this: the outline of a hole is no box; a box
+    whose bay closes when it is unclipped loses the bay, not itself; a corner at 348.99997 counts as 349.
+
+    >>> text = np.zeros((32, 64), dtype=np.float32)
+    >>> text[10:16, 8:48] = 0.9
+    >>> found = BoxesFromMap(use_polygon=False)(text)
+    >>> found.polygons.bounds.tolist(), found.scores.round(2).tolist()
+    ([[5.0, 7.0, 50.0, 18.0]], [0.8999999761581421])
+    """
+
+    thresh: float = 0.3
+    box_thresh: float = 0.6
+    unclip_ratio: float = 1.5
+    use_polygon: bool = True
+    min_size: float = 3
+    """Smallest text in pixels of the map: a quadrilateral before it is unclipped; anything after, with 2 more."""
+    max_candidates: int | None = None
+    """Most boxes a page; the best scores stay, and `left_out` tells how many did not. None: no limit."""
+
+    def __post_init__(self) -> None:
+        for name in ("thresh", "box_thresh"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name}={getattr(self, name)} must lie between 0 and 1 (probabilities)")
+        if self.unclip_ratio <= 0:
+            raise ConfigError(f"unclip_ratio={self.unclip_ratio} must be above 0 (the usual value is 1.5)")
+        if self.max_candidates is not None and self.max_candidates < 1:
+            raise ConfigError(f"max_candidates={self.max_candidates} must be at least 1; null means no limit")
+
+    def __call__(
+        self, prob_map: MapArray, inverse_matrix: NDArray[np.float64] | None = None, page_size: Size | None = None
+    ) -> Detections:
+        """Boxes of one (H, W) or (1, H, W) map; `inverse_matrix` leads to a page of (width, height) `page_size`."""
+        prob_map_hw = host_maps(prob_map)
+        prob_map_hw = prob_map_hw.reshape(prob_map_hw.shape[-2:])
+        vertices, offsets, scores = self._on_map(prob_map_hw)
+        polygons = Polygons(vertices, offsets, np.zeros(len(scores), dtype=np.bool_))
+        if inverse_matrix is not None:
+            polygons = polygons.moved(np.asarray(inverse_matrix, dtype=np.float64))
+        if page_size is not None:
+            np.clip(polygons.vertices, 0, np.array(page_size, dtype=np.float32), out=polygons.vertices)
+            # What lay in the padding is now a line along the page's edge.
+            solid = polygons.solid
+            polygons, scores = polygons.select(solid), scores[solid]
+        left_out = 0 if self.max_candidates is None else max(0, len(scores) - self.max_candidates)
+        if left_out:
+            # Stable, so that of equal scores the upper one stays.
+            keep = np.ones(len(scores), dtype=np.bool_)
+            keep[np.argsort(-scores, kind="stable")[self.max_candidates :]] = False
+            polygons, scores = polygons.select(keep), scores[keep]
+        return Detections(polygons, scores, left_out)
+
+    def batch(
+        self, prob_maps: MapArray, inverse_matrices: Sequence[NDArray[np.float64]], page_sizes: Sequence[Size]
+    ) -> list[Detections]:
+        """Boxes of (B, 1, H, W) or (B, H, W) maps, one page after the other."""
+        return [self(*page) for page in zip(host_maps(prob_maps), inverse_matrices, page_sizes, strict=True)]
+
+    def _on_map(
+        self, prob_map_hw: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
+        marks = _own_marks(*prob_map_hw.shape)
+        if not binarize(prob_map_hw, self.thresh, marks):
+            raise ValueError(
+                "boxes: the probability map has NaN or infinite values, so the model's weights or its input have them "
+                "too. Look for the first bad loss of the training, or try trainer.precision=32-true"
+            )
+        points, starts = trace_outlines(marks)
+        unclipped = polygons_from_outlines if self.use_polygon else quads_from_outlines
+        boxes: tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]] = unclipped(
+            prob_map_hw, points, starts, self.box_thresh, self.unclip_ratio, self.min_size
+        )
+        return boxes
+
+
+class BoxPool:
+    """Threads that find the boxes of one batch while the model works on the next; results keep their order.
+
+    Most of the work never holds the GIL. Leaving the block ends the threads. A map that was given must not change
+    until its result is there.
+    """
+
+    def __init__(self, boxes: BoxesFromMap, workers: int = 2) -> None:
+        if workers < 1:
+            raise ConfigError(f"BoxPool(workers={workers}): at least one thread is needed")
+        self.boxes = boxes
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="boxes")
+        self._pending: deque[list[Future[Detections]]] = deque()
+
+    def submit(
+        self, prob_maps: MapArray, inverse_matrices: Sequence[NDArray[np.float64]], page_sizes: Sequence[Size]
+    ) -> None:
+        """Start on a batch; its boxes come out of `drain`."""
+        pages = zip(host_maps(prob_maps), inverse_matrices, page_sizes, strict=True)
+        self._pending.append([self._threads.submit(self.boxes, *page) for page in pages])
+
+    def drain(self, keep: int = 0) -> Iterator[list[Detections]]:
+        """Boxes of the batches that were submitted, oldest first, until `keep` batches are left at work."""
+        while len(self._pending) > keep:
+            yield [page.result() for page in self._pending.popleft()]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._pending.clear()
+
+
+def host_maps(prob_maps: MapArray) -> NDArray[np.float32]:
+    """Maps of any float type and device as float32 in main memory; no copy where they are that already."""
+    if isinstance(prob_maps, torch.Tensor):
+        prob_maps = prob_maps.detach().to("cpu", torch.float32).numpy()
+    return np.ascontiguousarray(prob_maps, dtype=np.float32)
+
+
+_scratch = threading.local()
+
+
+def _own_marks(height: int, width: int) -> NDArray[np.int8]:
+    """Each thread binarises into its own array, which it keeps: new pages of memory cost more than the pass itself."""
+    if getattr(_scratch, "size", None) != (height, width):
+        _scratch.size, _scratch.marks = (height, width), blank_marks(height, width)
+    marks: NDArray[np.int8] = _scratch.marks
+    return marks

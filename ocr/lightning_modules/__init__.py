@@ -1,0 +1,1 @@
+"""Training, validation and prediction as Lightning modules and callbacks."""

@@ -1,0 +1,77 @@
+"""Predictions of a few validation pages, drawn every epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import lightning
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ocr.atomic import replacing
+from ocr.evaluation.boxes import Detections
+from ocr.geometry.polygons import Polygons
+
+FOUND, TRUTH, IGNORED = (220, 50, 40), (40, 180, 60), (150, 150, 150)
+
+
+class DrawPredictions(lightning.Callback):
+    """Write `epoch_<n>.jpg`: annotation in green, detections in red, beside the probability map."""
+
+    def __init__(self, folder: str | Path, pages: int = 4, every_epochs: int = 1) -> None:
+        self.folder = Path(folder)
+        self.pages, self.every_epochs = pages, every_epochs
+
+    def on_validation_batch_end(
+        self, trainer: lightning.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, *_: Any
+    ) -> None:
+        due = (trainer.current_epoch + 1) % self.every_epochs == 0
+        if batch_idx or not due or not trainer.is_global_zero or trainer.sanity_checking or batch is None:
+            return
+        images = batch["images"][: self.pages]
+        with torch.no_grad():
+            prob_maps = pl_module.model(images, with_threshold=False).prob_map.cpu().numpy()[:, 0]
+        pixels = to_pixels(images, pl_module)
+        rows = []
+        for page, prob_map in enumerate(prob_maps):
+            truth = Polygons.pack(batch["polygons"][page], batch["ignore"][page])
+            drawn = draw_page(pixels[page], pl_module.boxes(prob_map), truth)
+            rows.append(
+                np.concatenate([drawn, np.repeat((prob_map * 255).astype(np.uint8)[..., None], 3, axis=2)], axis=1)
+            )
+        write_picture(self.folder / f"epoch_{trainer.current_epoch:03d}.jpg", np.concatenate(rows))
+
+
+def to_pixels(images: torch.Tensor, pl_module: Any) -> NDArray[np.uint8]:
+    """Normalised images (B, 3, H, W) back as (B, H, W, 3) uint8."""
+    offset, factor = (torch.from_numpy(part).view(3, 1, 1) for part in pl_module.normalization.offset_and_factor)
+    pixels = images.float().cpu() / factor + offset
+    return pixels.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
+
+
+def draw_page(page_hwc: NDArray[np.uint8], found: Detections, truth: Polygons | None = None) -> NDArray[np.uint8]:
+    """The page with its annotation, where there is one, under its detections."""
+    picture = np.ascontiguousarray(page_hwc)
+    thickness = max(1, round(max(picture.shape) / 800))
+    if truth is not None:
+        for polygon, ignored in zip(truth, truth.ignore, strict=True):
+            _outline(picture, polygon, IGNORED if ignored else TRUTH, thickness)
+    for polygon in found.polygons:
+        _outline(picture, polygon, FOUND, thickness)
+    return picture
+
+
+def write_picture(path: Path, picture_hwc: NDArray[np.uint8]) -> None:
+    """Write an RGB picture in the format of its name."""
+    encoded = cv2.imencode(path.suffix, picture_hwc[:, :, ::-1])[1]
+    with replacing(path) as stream:
+        stream.write(encoded.tobytes())
+
+
+def _outline(
+    picture: NDArray[np.uint8], polygon: NDArray[np.float32], colour: tuple[int, int, int], thickness: int
+) -> None:
+    cv2.polylines(picture, [np.round(polygon).astype(np.int32)], True, colour, thickness, cv2.LINE_AA)

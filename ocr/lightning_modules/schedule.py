@@ -1,0 +1,47 @@
+"""Learning-rate schedules over a known number of steps."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import cos, pi
+
+import torch
+
+from ocr.errors import ConfigError, near_names
+
+
+def one_cycle(progress: float, warmup: float, final: float) -> float:
+    """Up on a line for the share `warmup`, down on half a cosine to `final`."""
+    if progress < warmup:
+        return max(final, progress / warmup)
+    return cosine((progress - warmup) / max(1e-9, 1 - warmup), 0.0, final)
+
+
+def cosine(progress: float, warmup: float, final: float) -> float:
+    """Half a cosine from 1 to `final`."""
+    return final + (1 - final) * (1 + cos(pi * min(1.0, progress))) / 2
+
+
+def constant(progress: float, warmup: float, final: float) -> float:
+    """1, once the share `warmup` has passed."""
+    return min(1.0, progress / warmup) if warmup else 1.0
+
+
+SCHEDULES = {"one_cycle": one_cycle, "cosine": cosine, "constant": constant}
+
+
+def build_schedule(
+    optimizer: torch.optim.Optimizer, name: str, steps: int, warmup: float = 0.05, final: float = 0.01
+) -> torch.optim.lr_scheduler.LambdaLR:
+    """A factor on the learning rate for each of `steps` steps."""
+    if name not in SCHEDULES:
+        raise ConfigError(f"schedule.name={name!r}: {near_names(name, list(SCHEDULES))}")
+    if not 0 <= warmup < 1:
+        raise ConfigError(f"schedule.warmup={warmup} is a share of the steps, from 0 up to 1")
+    factor = partial(_factor, name=name, steps=max(1, steps), warmup=warmup, final=final)
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+
+
+def _factor(step: int, name: str, steps: int, warmup: float, final: float) -> float:
+    # From the middle of the step: a first step at rate 0 would teach nothing.
+    return SCHEDULES[name]((step + 0.5) / steps, warmup, final)

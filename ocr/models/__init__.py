@@ -1,0 +1,24 @@
+"""The detector: encoder -> decoder -> (scale fusion) -> head, and the loss it learns from."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ocr.models.detector import TextDetector as TextDetector
+    from ocr.models.head import Prediction as Prediction
+    from ocr.models.loss import DBLoss as DBLoss
+
+_HOMES = {
+    "DBLoss": "ocr.models.loss",
+    "Prediction": "ocr.models.head",
+    "TextDetector": "ocr.models.detector",
+}
+
+__all__ = ["DBLoss", "Prediction", "TextDetector"]
+
+
+def __getattr__(name: str) -> Any:
+    # Torch and timm load with the first model that is asked for, not with the package.
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

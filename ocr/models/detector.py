@@ -1,0 +1,107 @@
+"""TextDetector: images in, probability (and threshold) maps of the same size out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ocr.errors import ConfigError
+from ocr.models.decoder import build_decoder
+from ocr.models.encoder import STRIDES, Encoder
+from ocr.models.head import DBHead, Prediction
+from ocr.models.scale_fusion import ScaleFusion
+from ocr.models.weights import describe_misfit
+
+
+class TextDetector(nn.Module):
+    """A DBNet (with `scale_fusion`, a DBNet++) on any timm encoder, for pages of any size.
+
+    >>> detector = TextDetector("mobilenetv3_small_050", channels=32).eval()
+    >>> detector(torch.zeros(1, 3, 100, 60)).prob_map.shape
+    torch.Size([1, 1, 100, 60])
+    """
+
+    def __init__(
+        self,
+        encoder: str = "resnet18",
+        decoder: str = "fpn",
+        channels: int = 256,
+        head_channels: int | None = None,
+        scale_fusion: bool = False,
+        k: float = 50.0,
+        pretrained: bool = False,
+        weights: str | Path | None = None,
+        channels_last: bool = True,
+    ) -> None:
+        super().__init__()
+        head_channels = channels // 4 if head_channels is None else head_channels
+        if head_channels < 1 or k <= 0:
+            raise ConfigError(f"head_channels={head_channels}, k={k}: both must be above 0; the usual k is 50")
+        # What the shapes of the weights follow from: TextDetector(**architecture) takes them again.
+        self.architecture: dict[str, Any] = {
+            "encoder": encoder,
+            "decoder": decoder,
+            "channels": channels,
+            "head_channels": head_channels,
+            "scale_fusion": scale_fusion,
+        }
+        self.encoder = Encoder(encoder, pretrained, weights)
+        self.decoder = build_decoder(decoder, self.encoder.channels, channels)
+        self.scale_fusion = ScaleFusion(self.decoder.level_channels) if scale_fusion else None
+        self.head = DBHead(sum(self.decoder.level_channels), head_channels, k)
+        self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
+        self.to(memory_format=self.memory_format)
+
+    def forward(self, images: torch.Tensor, with_threshold: bool | None = None) -> Prediction:
+        """Maps of the images' size. The threshold branch runs in training, or where `with_threshold` says so."""
+        height, width = images.shape[-2:]
+        padded = pad_to_multiple(images, STRIDES[-1]).contiguous(memory_format=self.memory_format)
+        levels = self.decoder(self.encoder(padded))
+        features = torch.cat(levels, dim=1) if self.scale_fusion is None else self.scale_fusion(levels)
+        prediction: Prediction = self.head(features, self.training if with_threshold is None else with_threshold)
+        return prediction.crop(height, width)
+
+    def load_weights(
+        self,
+        state_dict: Mapping[str, torch.Tensor],
+        architecture: Mapping[str, Any] | None = None,
+        source: str = "the checkpoint",
+    ) -> None:
+        """Take weights of the same architecture; a ConfigError says what is different, and nothing is loaded."""
+        different = [
+            f"{name}={architecture[name]} (here {name}={value})"
+            for name, value in self.architecture.items()
+            if architecture is not None and name in architecture and architecture[name] != value
+        ]
+        if different:
+            raise ConfigError(
+                f"{source} is of another architecture: {', '.join(different)}. Give the model its settings"
+            )
+        misfit = describe_misfit(state_dict, self.state_dict())
+        if misfit:
+            settings = ", ".join(f"{name}={value}" for name, value in self.architecture.items())
+            raise ConfigError(f"{source} is not of this architecture ({settings}): {misfit}")
+        self.load_state_dict(dict(state_dict), strict=False)
+
+    @property
+    def parameter_counts(self) -> dict[str, int]:
+        """Parameters of each part that has any."""
+        return {name: sum(value.numel() for value in part.parameters()) for name, part in self.named_children()}
+
+    def extra_repr(self) -> str:
+        settings = ", ".join(f"{name}={value}" for name, value in self.architecture.items())
+        counts = self.parameter_counts
+        parts = ", ".join(f"{name} {count / 1e6:.2f} M" for name, count in counts.items())
+        return f"{settings}\n{sum(counts.values()) / 1e6:.2f} M parameters ({parts})"
+
+
+def pad_to_multiple(images: torch.Tensor, multiple: int) -> torch.Tensor:
+    """Zeros (the mean colour) on the right and at the bottom, where the size asks for them."""
+    height, width = images.shape[-2:]
+    right, bottom = -width % multiple, -height % multiple
+    return functional.pad(images, (0, right, 0, bottom)) if right or bottom else images

@@ -1,0 +1,97 @@
+"""encoder: any timm backbone that gives features at strides 4, 8, 16 and 32."""
+
+from __future__ import annotations
+
+import logging
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from torch import nn
+
+from ocr.errors import ConfigError
+from ocr.models.weights import StateDict, match_encoder_weights, read_weights
+
+STRIDES = (4, 8, 16, 32)
+PROBE_SIDE = 64
+
+
+class Encoder(nn.Module):
+    """Images (B, 3, H, W), H and W multiples of 32, to four feature maps at strides 4, 8, 16, 32."""
+
+    def __init__(self, name: str, pretrained: bool = False, weights: str | Path | None = None) -> None:
+        super().__init__()
+        if not timm.is_model(name):
+            raise ConfigError(_unknown_encoder(name))
+        self.name = name
+        self.backbone = _with_weights(name, Path(weights)) if weights is not None else _build(name, pretrained)
+        self.channels = _probe_channels(name, self.backbone)
+
+    def forward(self, images: torch.Tensor) -> list[torch.Tensor]:
+        features: list[torch.Tensor] = self.backbone(images)
+        return features
+
+
+def _unknown_encoder(name: str) -> str:
+    close = get_close_matches(name.lower(), timm.list_models(), n=5, cutoff=0.6)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"encoder={name!r} is no model of timm {timm.__version__}: {hint}`timm.list_models()` names all"
+
+
+def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> nn.Module:
+    options: dict[str, Any] = {"pretrained_cfg_overlay": {"state_dict": state_dict}} if state_dict is not None else {}
+    try:
+        return timm.create_model(
+            name, pretrained=pretrained, features_only=True, out_indices=(-4, -3, -2, -1), **options
+        )
+    except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(_cannot_build(name, pretrained, error)) from error
+    except OSError as error:  # what a failed download is, whichever library tried it
+        raise ConfigError(
+            f"pretrained=true, but the weights of encoder={name!r} could not be fetched ({error}): "
+            "give a local file with weights=PATH, or pretrained=false"
+        ) from error
+
+
+def _cannot_build(name: str, pretrained: bool, error: Exception) -> str:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if pretrained and "pretrained" in reason:
+        return (
+            f"pretrained=true, but encoder={name!r} has none ({reason}): pretrained=false, or a file with weights=PATH"
+        )
+    return f"encoder={name!r} gives no feature pyramid ({reason}): take a convolutional one, such as resnet18"
+
+
+def _with_weights(name: str, path: Path) -> nn.Module:
+    # The whole classifier knows the names that files use; its feature pyramid renames some of them.
+    classifier = timm.create_model(name, pretrained=False)
+    state_dict = match_encoder_weights(read_weights(path), classifier, f"weights={path}", name)
+    logger = logging.getLogger("timm.models._builder")
+    level = logger.level
+    # Every key was checked above; timm would warn of those behind the last feature map.
+    logger.setLevel(logging.ERROR)
+    try:
+        return _build(name, pretrained=True, state_dict=state_dict)
+    finally:
+        logger.setLevel(level)
+
+
+def _probe_channels(name: str, backbone: nn.Module) -> list[int]:
+    """Channels of the four maps, from a forward pass: transformers of a fixed size or other layout show here."""
+    training = backbone.training
+    try:
+        with torch.inference_mode():
+            features = backbone.eval()(torch.zeros(1, 3, PROBE_SIDE, PROBE_SIDE))
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(_cannot_build(name, False, error)) from error
+    finally:
+        backbone.train(training)
+    sides = [tuple(feature.shape[-2:]) for feature in features]
+    if sides != [(PROBE_SIDE // stride,) * 2 for stride in STRIDES]:
+        raise ConfigError(
+            f"encoder={name!r} gives maps of {sides} for a page of {PROBE_SIDE} x {PROBE_SIDE}, "
+            f"but strides {STRIDES} are needed: take a convolutional one, such as resnet18"
+        )
+    return [int(feature.shape[1]) for feature in features]

@@ -1,0 +1,109 @@
+"""The loss of DBNet: balanced cross-entropy, L1 on the threshold band, Dice on the binarised map, in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ocr.errors import ConfigError
+from ocr.models.head import Prediction
+
+MAPS = ("prob_maps", "thresh_maps", "prob_masks", "thresh_masks")
+# A page without text still teaches what background is: from this share of its pixels, the hardest.
+LEAST_NEGATIVE_SHARE = 0.001
+
+
+class DBLoss(nn.Module):
+    """Weighted sum of the three parts; the default weights are those of the published code (5, 10, 1)."""
+
+    def __init__(
+        self,
+        prob_weight: float = 5.0,
+        thresh_weight: float = 10.0,
+        binary_weight: float = 1.0,
+        negative_ratio: float = 3.0,
+        eps: float = 1e-6,
+    ) -> None:
+        super().__init__()
+        if negative_ratio < 0 or eps <= 0:
+            raise ConfigError(f"DBLoss(negative_ratio={negative_ratio}, eps={eps}): at least 0, and above 0")
+        self.weights = {"prob": prob_weight, "thresh": thresh_weight, "binary": binary_weight}
+        self.negative_ratio = negative_ratio
+        self.eps = eps
+
+    def forward(self, prediction: Prediction, batch: Mapping[str, Any]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """The loss, and its unweighted parts without their graph: `prob`, `thresh`, `binary`."""
+        if prediction.thresh is None or prediction.binary is None:
+            raise ConfigError("the prediction has no threshold map: call the detector with with_threshold=True")
+        device = prediction.prob_logits.device
+        with torch.autocast(device.type, enabled=False):
+            prob, thresh, prob_mask, thresh_mask = (batch[name].to(device, non_blocking=True) for name in MAPS)
+            parts = {
+                "prob": balanced_cross_entropy(
+                    prediction.prob_logits.float(), prob, prob_mask, self.negative_ratio, self.eps
+                ),
+                "thresh": masked_l1(prediction.thresh.float(), thresh, thresh_mask, self.eps),
+                "binary": masked_dice(prediction.binary.float(), prob, prob_mask, self.eps),
+            }
+            loss = torch.stack([self.weights[name] * part for name, part in parts.items()]).sum()
+        return loss, {name: part.detach() for name, part in parts.items()}
+
+    def extra_repr(self) -> str:
+        weights = ", ".join(f"{name}_weight={weight}" for name, weight in self.weights.items())
+        return f"{weights}, negative_ratio={self.negative_ratio}"
+
+
+def balanced_cross_entropy(
+    logits: torch.Tensor, target: torch.Tensor, mask: torch.Tensor, negative_ratio: float, eps: float = 1e-6
+) -> torch.Tensor:
+    """Mean over all text pixels of the batch and `negative_ratio` times as many background pixels, the hardest."""
+    losses = functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    with torch.no_grad():
+        positive = (target > 0.5) & mask.bool()
+        negative = (target <= 0.5) & mask.bool()
+        weight = positive + hard_negatives(logits, negative, negative_ratio * float(positive.sum()))
+    return (losses * weight).sum() / (weight.sum() + eps)
+
+
+def hard_negatives(logits: torch.Tensor, negative: torch.Tensor, wanted: float) -> torch.Tensor:
+    """Weights that pick the `wanted` background pixels of the highest logits; equal ones share what is left.
+
+    The loss of a background pixel grows with its logit, so logits rank as losses do.
+    """
+    least = LEAST_NEGATIVE_SHARE * logits.numel()
+    count = min(int(max(wanted, least)), int(negative.sum()))
+    if count == 0:
+        return torch.zeros_like(logits)
+    scores = logits.detach().masked_fill(~negative, -torch.inf)
+    limit = kth_largest(scores.flatten(), count)
+    above, level = scores > limit, scores == limit
+    # Blank paper gives thousands of equal logits; taking all of them would drown the text.
+    return above + level * ((count - above.sum()) / level.sum().clamp(min=1))
+
+
+def kth_largest(scores: torch.Tensor, count: int) -> torch.Tensor:
+    """The `count`-th largest of a vector, without a sort.
+
+    Of 16 x 640 x 640 on two cores: sort 1160 ms, topk 194, kthvalue 120, histogram 67 (and not exact), partition 66.
+    """
+    if scores.device.type != "cpu":
+        return torch.topk(scores, count, sorted=False).values.amin()
+    rank = scores.numel() - count
+    return torch.as_tensor(np.partition(scores.numpy(), rank)[rank])
+
+
+def masked_l1(value: torch.Tensor, target: torch.Tensor, mask: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+    """Mean absolute difference where the mask is."""
+    return ((value - target).abs() * mask).sum() / (mask.sum() + eps)
+
+
+def masked_dice(value: torch.Tensor, target: torch.Tensor, mask: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+    """One minus the overlap of two maps where the mask is; nothing against nothing is a perfect overlap."""
+    masked_value, masked_target = value * mask, target * mask
+    overlap = (masked_value * masked_target).sum()
+    return 1 - (2 * overlap + eps) / (masked_value.sum() + masked_target.sum() + eps)

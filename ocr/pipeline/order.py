@@ -1,0 +1,81 @@
+"""Which samples a rank sees in an epoch, in which order: a function of `(seed, epoch)` and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from ocr.errors import ConfigError
+
+
+def epoch_order(count: int, seed: int, epoch: int, shuffle: bool) -> NDArray[np.int64]:
+    """The order of all samples.
+
+    >>> epoch_order(4, 0, 0, shuffle=False).tolist()
+    [0, 1, 2, 3]
+    """
+    if not shuffle:
+        return np.arange(count)
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, epoch)))).permutation(count)
+
+
+class EpochBatches(Sampler[list[int]]):
+    """The batches of one rank, none lost or repeated, the same number on every rank.
+
+    With `drop_last` every rank takes full batches and the rest of the epoch's order is left out, another rest every
+    epoch. Without it, ranks share all samples, and those with one fewer have a smaller batch, never one batch fewer:
+    a rank that stopped early would leave the others waiting.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        batch_size: int,
+        *,
+        shuffle: bool,
+        drop_last: bool,
+        seed: int = 0,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size={batch_size} must be at least 1")
+        self.count, self.batch_size = count, batch_size
+        self.shuffle, self.drop_last, self.seed = shuffle, drop_last, seed
+        self.rank, self.ranks = rank, ranks
+        self.epoch = 0
+        self.first_batch = 0
+        if not len(self):
+            cure = "set drop_last=false, or lower batch_size" if drop_last else "use fewer devices"
+            raise ConfigError(f"{count} pages do not fill a batch of {batch_size} on each of {ranks} devices: {cure}")
+
+    @property
+    def sampler(self) -> EpochBatches:
+        """Lightning tells the epoch to this."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch whose order is drawn next; one that goes on in the middle keeps its place."""
+        if epoch != self.epoch:
+            self.epoch, self.first_batch = epoch, 0
+
+    def __len__(self) -> int:
+        if self.drop_last:
+            return self.count // (self.batch_size * self.ranks)
+        # Batches of one page: the rank with a page more has two in one of them, for no rank may have an empty batch.
+        return min(-(-self.count // (self.batch_size * self.ranks)), self.count // self.ranks)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = epoch_order(self.count, self.seed, self.epoch, self.shuffle)
+        if self.drop_last:
+            order = order[: len(self) * self.batch_size * self.ranks]
+        mine = order[self.rank :: self.ranks]
+        sizes = [self.batch_size] * len(self)
+        if not self.drop_last and self.ranks > 1:
+            sizes = [len(part) for part in np.array_split(mine, len(self))]
+        ends = np.cumsum(sizes)
+        for batch in range(self.first_batch, len(self)):
+            yield mine[ends[batch] - sizes[batch] : ends[batch]].tolist()

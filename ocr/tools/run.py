@@ -1,0 +1,34 @@
+"""Run a job of a config; a known error is one line and exit status 1."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+
+from omegaconf import DictConfig
+from rich.console import Console
+
+from ocr.errors import GlyphFeedError
+
+
+def run(job: str, config: DictConfig) -> None:
+    """`train`, `test` or `predict`."""
+    from ocr.tools import predict, train
+
+    # Lightning tells of devices that are not there and advises more workers than there are cores.
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for advice in (
+        "many workers",
+        "smaller than the logging interval",
+        "on_after_batch_transfer",
+        "treespec, LeafSpec",
+    ):
+        warnings.filterwarnings("ignore", message=f".*{advice}")
+    console = Console()
+    jobs = {"train": train.train, "test": train.test, "predict": predict.predict}
+    try:
+        jobs[job](config, console)
+    except GlyphFeedError as error:
+        console.print(f"[red]error:[/] {error}", highlight=False)
+        sys.exit(1)
