@@ -21,7 +21,7 @@ $(READY): requirements.lock pyproject.toml
 
 setup: $(READY)  ## install everything into .venv, once
 
-demo: $(READY)  ## make pages, check them, draw their maps, time an epoch (data/demo, preview.png)
+demo: $(READY)  ## make pages, check them, draw their maps, time an epoch (all in data/demo)
 	$(BIN)/ocr synth $(DEMO) --train 64 --val 24 --seed 0 --overwrite
 	$(BIN)/ocr doctor $(DEMO) --html $(DEMO)/doctor.html
 	$(BIN)/python scripts/preprocess_maps.py dataset_base_path=$(DEMO)

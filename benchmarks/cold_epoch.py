@@ -14,7 +14,7 @@ import cv2
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.measure import add_data_options, console, data_or_synthetic, show, take_turns
+from benchmarks.measure import add_data_options, console, data_or_synthetic, exit_with, show, take_turns
 from benchmarks.reference import ReferenceDataset
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.pipeline.decode import decode_pixels, read_header
@@ -68,4 +68,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.measure import add_data_options, console, data_or_synthetic, show, take_turns
+from benchmarks.measure import add_data_options, console, data_or_synthetic, exit_with, show, take_turns
 from benchmarks.reference import reference_maps
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.geometry.polygons import Polygons
@@ -68,4 +68,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 console = Console()
+
+
+def exit_with(main: Callable[[], int]) -> NoReturn:
+    """Run a benchmark; a known error is one line."""
+    from ocr.errors import GlyphFeedError
+
+    try:
+        sys.exit(main())
+    except GlyphFeedError as error:
+        sys.exit(f"error: {error}")
 
 
 def add_data_options(parser: argparse.ArgumentParser, rounds: int) -> None:

@@ -9,16 +9,42 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from ocr.errors import GlyphFeedError, OutputError
+
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary stream that becomes `path` when the block ends well, and leaves no trace when it does not."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.partial")
     try:
-        with partial.open("wb") as stream:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        stream = partial.open("wb")
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    try:
+        with stream:
             yield stream
         os.replace(partial, target)
+    except OSError as error:
+        # A full disk, or a folder where the file should be; what the block itself raises keeps its name.
+        raise (error if isinstance(error, GlyphFeedError) else _cannot_write(target, error)) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def remove_partial_files(folder: Path) -> int:
+    """Remove what killed processes left half written; how many files that were."""
+    removed = 0
+    for partial in folder.glob(".*.partial") if folder.is_dir() else ():
+        pid = partial.name.split(".")[-2].split("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc").exists():
+            partial.unlink(missing_ok=True)
+            removed += 1
+    return removed
+
+
+def _cannot_write(target: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"cannot write {target} ({error.strerror or error}). Give another place, or make room and allow writing there"
+    )

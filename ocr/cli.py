@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +40,7 @@ def _root(
 ) -> None: ...
 
 
-@app.command(epilog=_examples("ocr synth data/demo", "ocr synth /tmp/pages --train 1000 --val 100 --seed 7"))
+@app.command(epilog=_examples("ocr synth data/demo", "ocr synth pages --train 1000 --val 100 --seed 7"))
 def synth(
     out: Annotated[Path, typer.Argument(help="Folder for images/<split>/ and jsons/<split>.json.")],
     train: Annotated[int, typer.Option(help="Pages to train on.")] = 64,
@@ -70,6 +71,7 @@ def doctor(
     annotation_frame: Annotated[str, typer.Option(help="Frame of polygons on EXIF pages: auto|upright|raw.")] = "auto",
     size: Annotated[int, typer.Option(help="Side of the letterboxed page, for tiny text.")] = 640,
     min_text_size: Annotated[float, typer.Option(help="Shortest side of text that is learnt, in pixels.")] = 2.0,
+    max_pixels: Annotated[int | None, typer.Option(help="Largest page; more is refused as a bomb.")] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Decode every page instead of reading headers.")] = False,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the findings here (- for the screen).")
@@ -99,6 +101,7 @@ def doctor(
         annotation_frame=annotation_frame,
         size=size,
         min_text_size=min_text_size,
+        **({} if max_pixels is None else {"max_pixels": max_pixels}),
         deep=deep,
         workers=workers,
         show_progress=not to_screen,
@@ -136,13 +139,15 @@ def convert_annotations(
 
     done = convert(source, target, annotation_format, image_path, overwrite)
     typer.echo(f"{done.format}: {done.pages} pages, {done.words} words ({done.ignored} ignored): {target}")
+    if done.missing:
+        typer.secho(f"{done.missing} of the pages have no image in {image_path}", fg="yellow", err=True)
 
 
 @app.command(epilog=_examples("ocr preview data/demo preview.png", "ocr preview DIR train.png --split train --pages 4"))
 def preview(
     data: Annotated[Path, typer.Argument(help="Dataset: images/<split>/ and jsons/<split>.json.")],
     out: Annotated[Path, typer.Argument(help="PNG to write.")],
-    split: Annotated[str, typer.Option(help="Split to show; train is augmented as in training.")] = "val",
+    split: Annotated[str, typer.Option(help="Split to show; train is augmented.")] = "val",
     pages: Annotated[int, typer.Option(help="How many pages.")] = 3,
     size: Annotated[int, typer.Option(help="Side of the letterboxed page.")] = 640,
     seed: Annotated[int, typer.Option(help="Of the augmentation.")] = 0,
@@ -150,8 +155,46 @@ def preview(
     """Draw pages as the model gets them: polygons, probability map, threshold map, what counts in the loss."""
     from ocr.tools.preview import draw_preview
 
-    draw_preview(data, out, split=split, pages=pages, size=size, seed=seed)
+    for reason in draw_preview(data, out, split=split, pages=pages, size=size, seed=seed):
+        typer.secho(f"left out: {reason}", fg="yellow", err=True)
     typer.echo(f"drawn: {out}")
+
+
+_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
+
+
+def _run_job(job: str, overrides: list[str]) -> None:
+    """Become the runner of a job, so that `ocr train` is `python runners/train.py` in every respect."""
+    from ocr.errors import ConfigError
+
+    runner = Path(__file__).resolve().parent.parent / "runners" / f"{job}.py"
+    if not runner.is_file():
+        raise ConfigError(f"{runner} is not there: `ocr {job}` needs a checkout of the repository, installed editable")
+    os.execv(sys.executable, [sys.executable, str(runner), *overrides])
+
+
+@app.command(context_settings=_OVERRIDES, epilog=_examples("ocr train dataset_base_path=DIR model=lite"))
+def train(context: typer.Context) -> None:
+    """Train a detector: KEY=VALUE as in configs/train.yaml."""
+    _run_job("train", context.args)
+
+
+@app.command(context_settings=_OVERRIDES, epilog=_examples("ocr test checkpoint_path=best.ckpt dataset_base_path=DIR"))
+def test(context: typer.Context) -> None:
+    """Score a checkpoint: KEY=VALUE as in configs/test.yaml."""
+    _run_job("test", context.args)
+
+
+@app.command(context_settings=_OVERRIDES, epilog=_examples("ocr predict checkpoint_path=best.ckpt images=FOLDER"))
+def predict(context: typer.Context) -> None:
+    """Find the text of a folder of images: KEY=VALUE as in configs/predict.yaml."""
+    _run_job("predict", context.args)
+
+
+@app.command(context_settings=_OVERRIDES, epilog=_examples("ocr sweep checkpoint_path=best.ckpt dataset_base_path=DIR"))
+def sweep(context: typer.Context) -> None:
+    """Find the best settings of the boxes of a checkpoint: KEY=VALUE as in configs/sweep.yaml."""
+    _run_job("sweep", context.args)
 
 
 def main() -> None:
@@ -160,7 +203,7 @@ def main() -> None:
 
     try:
         app()
-    except GlyphFeedError as error:
+    except (GlyphFeedError, OSError) as error:
         typer.secho(f"error: {error}", fg="red", err=True)
         sys.exit(2)
     except KeyboardInterrupt:

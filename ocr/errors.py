@@ -3,6 +3,7 @@
 GlyphFeedError
 ├── ConfigError            a setting that cannot work; raised before the first image is read
 │   └── MissingExtraError  an optional library is not installed
+├── OutputError            a file that cannot be written
 └── DataError              something on disk is not what it should be
     ├── AnnotationError    an annotation file, or a word in it
     ├── ImageError         an image that cannot be read, or may not be
@@ -20,6 +21,10 @@ class ConfigError(GlyphFeedError, ValueError):
 
 class MissingExtraError(ConfigError, ImportError):
     """An optional library is asked for and not installed."""
+
+
+class OutputError(GlyphFeedError, OSError):
+    """A file cannot be written."""
 
 
 class DataError(GlyphFeedError):

@@ -11,31 +11,34 @@ import sys
 from pathlib import Path
 
 import hydra
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig
 from rich.console import Console
+from rich.markup import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ocr.errors import GlyphFeedError
+from ocr.errors import ConfigError, GlyphFeedError
 from ocr.pipeline.build import build_dataset
 from ocr.tools.preprocess import preprocess_maps, print_summaries
 
 
 @hydra.main(version_base="1.3", config_path="../configs", config_name="preprocess_maps")
 def main(config: DictConfig) -> None:
-    console = Console()
     try:
-        datasets = {split: build_dataset(config, split) for split in config.splits}
+        splits = list(config.splits) if isinstance(config.splits, ListConfig) else []
+        if not splits:
+            raise ConfigError(f"splits={config.splits} names no split. Give a list: splits=[train,val]")
+        datasets = {split: build_dataset(config, split) for split in splits}
         summaries = [
             preprocess_maps(dataset, split, config.workers, compress=config.compress)
             for split, dataset in datasets.items()
         ]
-    except GlyphFeedError as error:
-        console.print(f"[red]error:[/] {error}", highlight=False)
+    except (GlyphFeedError, OSError) as error:
+        Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
-        console.print("interrupted: every map written so far is whole; the same command goes on with the rest")
+        print("interrupted: every map written so far is whole; the same command goes on with the rest")
         sys.exit(130)
-    print_summaries(summaries, console)
+    print_summaries(summaries, Console())
     sys.exit(1 if any(summary.failed for summary in summaries) else 0)
 
 

@@ -32,7 +32,9 @@ def test_help_answers_without_loading_heavy_libraries():
     assert time.perf_counter() - start < 3
 
 
-@pytest.mark.parametrize("command", ["synth", "doctor", "convert-annotations", "preview"])
+@pytest.mark.parametrize(
+    "command", ["synth", "doctor", "convert-annotations", "preview", "train", "test", "predict", "sweep"]
+)
 def test_every_command_has_help_with_examples(command):
     assert "Examples: ocr" in " ".join(ocr(command, "--help").stdout.split())
 

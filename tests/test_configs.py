@@ -38,12 +38,14 @@ def test_every_group_composes_and_instantiates(synthetic, group, name):
         assert isinstance(dataset, OCRDataset)
         assert len(dataset) == pages
         batch = next(iter(build_dataloader(composed_small(composed), split)))
-        assert batch["images"].shape == (2, 3, 96, 96)
+        assert batch["images"].shape[:2] == (2, 3)
 
 
 def composed_small(composed: DictConfig) -> DictConfig:
     for loader in composed.dataloaders.values():
         loader.batch_size, loader.num_workers = 2, 0
+        if "persistent_workers" in loader:
+            loader.persistent_workers = False
     return composed
 
 
@@ -102,11 +104,13 @@ def test_an_error_of_a_dataset_names_the_split_and_keeps_its_type(tmp_path, data
         build_dataset(config(dataset_folder), "val")
 
 
-def test_a_broken_target_is_still_hydras_error(synthetic):
-    from hydra.errors import InstantiationException
-
-    with pytest.raises(InstantiationException):
+def test_a_value_of_the_wrong_type_is_an_error_that_names_the_split(synthetic):
+    with pytest.raises(ConfigError, match=r"datasets\.val_dataset.*image_extensions=5"):
         build_dataset(config(synthetic, "datasets.val_dataset.image_extensions=5"), "val")
+    with pytest.raises(ConfigError, match="datasets is null"):
+        build_dataset(config(synthetic, "datasets=null"), "val")
+    with pytest.raises(ConfigError, match=r"(?s)datasets\.val_dataset cannot be made.*no_such_setting"):
+        build_dataset(config(synthetic, "+datasets.val_dataset.no_such_setting=1"), "val")
 
 
 def test_fewer_pages_than_a_batch_are_not_dropped_in_silence(synthetic):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -27,6 +27,15 @@ _FIXED = frozenset(
     | {"Normalize", "Pad", "PadIfNeeded", "Resize", "SmallestMaxSize", "ToFloat", "ToGray", "ToRGB", "Transpose"}
     | {"VerticalFlip"}
 )
+# These ask for the boxes of words, without saying so in `targets_as_params`.
+_AROUND_BOXES = ("BBoxSafeRandomCrop", "RandomSizedBBoxSafeCrop", "AtLeastOneBBoxRandomCrop")
+# These ask for what a page does not have, without saying so either.
+_NEEDS = {
+    "ConstrainedCoarseDropout": "mask or labelled bboxes",
+    "CropNonEmptyMaskIfExists": "mask",
+    "Transform3D": "volume",
+}
+_PROVIDED = {"image", "bboxes", "keypoints"}
 _INTERPOLATIONS = {cv2.INTER_LINEAR: "linear", cv2.INTER_CUBIC: "cubic", cv2.INTER_AREA: "area"}
 # Where a page's points go tells the matrix; more of them than the four needed tell whether there is one.
 _GRID = np.stack(np.meshgrid([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]), axis=-1).reshape(-1, 2)
@@ -94,7 +103,10 @@ class _Composed:
 
     def __init__(self, transforms: tuple[Any, ...]) -> None:
         image_only = require("albumentations", PURPOSE).ImageOnlyTransform
+        for member in _members(transforms):
+            _refuse_unprovided(member)
         self.transforms = transforms
+        self.around_boxes = any(_is_any(member, _AROUND_BOXES) for member in _members(transforms))
         self.moves_geometry = not all(isinstance(member, image_only) for member in _members(transforms))
         self._local = threading.local()
 
@@ -112,10 +124,11 @@ class _Composed:
             return replace(sample, image=self._compose(seed)(image=sample.image)["image"])
         vertices = sample.polygons.vertices
         points = np.concatenate([vertices, _GRID * (sample.width, sample.height)], dtype=np.float32)
-        image, numbers, moved = _move(self._compose(seed), sample.image, points)
+        boxes = {"bboxes": _boxes(sample)} if self.around_boxes else {}
+        image, numbers, moved = _move(self._compose(seed), sample.image, points, **boxes)
         if len(np.unique(numbers)) < len(numbers):
             # A reflecting border repeats every point, in no order to rely on; a plain border moves them alike.
-            _, numbers, moved = _move(self._compose(seed, plain_border=True), sample.image, points)
+            _, numbers, moved = _move(self._compose(seed, plain_border=True), sample.image, points, **boxes)
         probes = numbers >= len(vertices)
         if probes.sum() < 4:
             raise ConfigError(f"transforms: {self!r} loses the points of the page, so polygons cannot follow it")
@@ -136,7 +149,10 @@ class _Composed:
                 if plain_border and hasattr(member, "border_mode"):
                     member.border_mode = cv2.BORDER_CONSTANT
             points = albumentations.KeypointParams(format="xy", remove_invisible=False)
-            composed = albumentations.Compose(copies, keypoint_params=points if self.moves_geometry else None)
+            boxes = albumentations.BboxParams(format="pascal_voc", clip=True) if self.around_boxes else None
+            composed = albumentations.Compose(
+                copies, bbox_params=boxes, keypoint_params=points if self.moves_geometry else None
+            )
             setattr(self._local, name, composed)
         compose = getattr(self._local, name)
         compose.set_random_seed(seed)
@@ -159,15 +175,42 @@ class RandomAlbumentations(_Composed, RandomStage):
 
 def _members(transforms: Sequence[Any]) -> Iterator[Any]:
     """The transforms themselves, out of whatever `OneOf` or `Sequential` they are in."""
+    container = require("albumentations", PURPOSE).BaseCompose
     for transform in transforms:
-        yield from _members(transform.transforms) if hasattr(transform, "transforms") else [transform]
+        yield from _members(transform.transforms) if isinstance(transform, container) else [transform]
+
+
+def _is_any(member: Any, names: Collection[str]) -> bool:
+    """Whether a transform, or what it extends, has one of these names."""
+    return any(kind.__name__ in names for kind in type(member).__mro__)
+
+
+def _refuse_unprovided(member: Any) -> None:
+    needs = sorted(set(member.targets_as_params) - _PROVIDED)
+    needs += [what for name, what in _NEEDS.items() if _is_any(member, (name,))]
+    if needs:
+        raise ConfigError(
+            f"transforms: {member!r} needs {', '.join(needs)}, but a page has only its image and polygons. "
+            "Leave it out of the list"
+        )
+
+
+def _boxes(sample: Sample) -> NDArray[np.float32]:
+    """(P, 4) pascal_voc boxes of the words on the page that are to be learnt."""
+    polygons = sample.polygons
+    shown = polygons.select(polygons.on_page(sample.width, sample.height) & ~polygons.ignore)
+    # Vertices are pixel centres and a box has edges; Albumentations cuts to whole pixels, so one more to spare.
+    room = np.array([-1, -1, 2, 2], dtype=np.float32)
+    boxes: NDArray[np.float32] = np.clip(shown.bounds + room, 0, [sample.width, sample.height] * 2)
+    return boxes.astype(np.float32)
 
 
 def _move(
-    compose: Any, image: NDArray[Any], points: NDArray[np.float32]
+    compose: Any, image: NDArray[Any], points: NDArray[np.float32], **boxes: NDArray[np.float32]
 ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float32]]:
     """The image, and the points that came out with the numbers they went in under."""
-    result = compose(image=image, keypoints=np.column_stack([points, np.arange(len(points), dtype=np.float32)]))
+    numbered = np.column_stack([points, np.arange(len(points), dtype=np.float32)])
+    result = compose(image=image, keypoints=numbered, **boxes)
     moved = np.asarray(result["keypoints"], dtype=np.float32).reshape(-1, 3)
     return result["image"], moved[:, 2].astype(np.int64), moved[:, :2]
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from ocr.datasets.transforms import DBTransforms
+from ocr.datasets.transforms import DBTransforms, as_transforms
 from ocr.errors import ConfigError, DataError, near_names
 from ocr.formats.maps import maps_folder
 from ocr.pipeline.batch import Item, to_item
@@ -53,6 +53,15 @@ class OCRDataset(Dataset[Item | None]):
         use_stored_maps: bool = True,
         seed: int = 0,
     ) -> None:
+        transform = as_transforms(transform)
+        if prenormalize_images and transform.normalize == "device":
+            raise ConfigError(
+                "prenormalize_images=true, but normalize=device leaves images uint8 until the device. Drop one"
+            )
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise ConfigError(f"seed={seed!r} must be a whole number, 0 or more")
+        if not isinstance(targets, Targets | None):
+            raise ConfigError(f"targets={targets!r} is not an ocr.pipeline.targets.Targets")
         if cache_transformed_tensors:
             refuse_random(transform.stages, "cache_transformed_tensors=true", CACHE_THE_PREFIX)
         if prenormalize_images:
@@ -71,7 +80,7 @@ class OCRDataset(Dataset[Item | None]):
         self.targets = targets or Targets()
         self.on_bad_sample = on_bad_sample
         self.seed = seed
-        self.ledger = Ledger([entry.filename for entry in self.source.entries])
+        self.ledger = Ledger([entry.filename for entry in self.source.entries], list(self.source.skipped))
         # Shared, so that workers that live on see the epoch change.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._draw_maps = self._map_stage(preload_maps) if use_stored_maps or preload_maps else self.targets

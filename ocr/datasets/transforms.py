@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,16 +31,18 @@ _TO_FLOAT = ("Normalize", "ConditionalNormalize", "ToFloat")
 class DBTransforms:
     """What happens to a decoded page, in order.
 
-    `transforms` may mix stages of `ocr.pipeline` with any Albumentations transform. What comes before the first
-    random one is fixed and may be cached. A `Normalize` at the end is done in one pass with the conversion to a
-    tensor (`normalize="host"`), or left to the model's device, the image staying uint8 (`normalize="device"`).
+    `transforms` may mix stages of `ocr.pipeline` with Albumentations transforms, all but those that need masks or
+    metadata. What comes before the first random one is fixed and may be cached. A `Normalize` at the end is done in
+    one pass with the conversion to a tensor (`normalize="host"`), or left to the model's device, the image staying
+    uint8 (`normalize="device"`).
     """
 
     def __init__(self, transforms: Sequence[Any], keypoint_params: Any = None, normalize: str = "host") -> None:
         if normalize not in NORMALIZE_WHERE:
             raise ConfigError(f"normalize={normalize!r} is not one of {', '.join(NORMALIZE_WHERE)}")
-        if getattr(keypoint_params, "format", "xy") != "xy":
-            raise ConfigError(f"keypoint_params.format={keypoint_params.format!r}: polygons are (x, y), so 'xy' it is")
+        _refuse_other_points(keypoint_params)
+        if not _is_list(transforms):
+            raise ConfigError(f"transforms={transforms!r} is not a list. Give a list of transforms, empty for none: []")
         steps, self.normalization = _take_normalization(_flatten(transforms))
         self.normalize = normalize
         self.stages: tuple[Stage, ...] = merge_geometry(_as_stages(steps))
@@ -83,6 +86,31 @@ class DBTransforms:
         return " -> ".join([*steps, repr(self.normalization)] if self.normalization else steps)
 
 
+def as_transforms(value: Any) -> DBTransforms:
+    """`DBTransforms` as they are, a list or an Albumentations `Compose` as `DBTransforms`."""
+    if isinstance(value, DBTransforms):
+        return value
+    if not _is_list(value):
+        raise ConfigError(
+            f"transform={value!r} is neither DBTransforms, an Albumentations Compose nor a list of transforms. "
+            "For no transforms at all give DBTransforms([])"
+        )
+    return DBTransforms(value)
+
+
+def _is_list(value: Any) -> bool:
+    """Whether there are transforms in it: a list of any kind, or a `Compose` or `OneOf` of Albumentations."""
+    return isinstance(getattr(value, "transforms", value), Sequence) and not isinstance(value, str | bytes)
+
+
+def _refuse_other_points(keypoint_params: Any) -> None:
+    if keypoint_params is None:
+        return
+    by_name = keypoint_params.get if isinstance(keypoint_params, Mapping) else partial(getattr, keypoint_params)
+    if by_name("format", None) != "xy":
+        raise ConfigError(f"keypoint_params={keypoint_params!r}: polygons are (x, y), so the format must be 'xy'")
+
+
 def _flatten(transforms: Any) -> list[Any]:
     """Open an Albumentations `Compose` given as the list or within it: all of its members run anyway."""
     if OmegaConf.is_config(transforms):
@@ -90,7 +118,7 @@ def _flatten(transforms: Any) -> list[Any]:
         transforms = OmegaConf.to_object(transforms)
     if isinstance(transforms, Sequence) and not isinstance(transforms, str):
         return [step for member in transforms for step in _flatten(member)]
-    if type(transforms).__name__ == "Compose" and transforms.p == 1:
+    if type(transforms).__name__ == "Compose" and getattr(transforms, "p", None) == 1:
         return _flatten(transforms.transforms)
     return [transforms]
 
@@ -99,15 +127,17 @@ def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
     """Split off a plain normalisation, and the conversion to a tensor, at the end of the list."""
     while steps and type(steps[-1]).__name__ == "ToTensorV2":
         steps = steps[:-1]
-    if steps and isinstance(steps[-1], Normalize):
-        return steps[:-1], steps[-1]
-    if (
-        steps
-        and _is_plain_normalization(steps[-1])
-        and not any(type(step).__name__ in _TO_FLOAT for step in steps[:-1])
-    ):
-        last = steps[-1]
-        return steps[:-1], Normalize(_three(last.mean), _three(last.std), last.max_pixel_value)
+    if not steps:
+        return [], None
+    *before, last = steps
+    made_float = next((step for step in before if type(step).__name__ in _TO_FLOAT), None)
+    ours = next((step for step in steps if isinstance(step, Normalize)), None)
+    if ours and (made_float or ours is not last):
+        raise ConfigError(f"transforms: {ours!r} must be the last of the list, and the only one that makes floats")
+    if ours:
+        return before, ours
+    if made_float is None and _is_plain_normalization(last):
+        return before, Normalize(_three(last.mean), _three(last.std), last.max_pixel_value)
     return steps, None
 
 

@@ -45,7 +45,7 @@ def _sections(root: dict[str, Any], where: str, text_ocr: bool) -> tuple[list[An
         if not isinstance(root.get(section), list):
             raise AnnotationError(
                 f'{where}: "{section}" is {shorten(root.get(section), 40)}, and COCO has a list there: '
-                "set annotation_format to the format of the file"
+                "set annotation_format (--format) to the format of the file"
             )
     return root["images"], root["annotations"]
 
@@ -63,7 +63,7 @@ def _index(
         if name in size_of or key in name_of:
             raise AnnotationError(
                 f"{where}: image id {key}, {name}, is there twice: remove one, "
-                "or set image_path to the folder that the file names start from"
+                "or set image_path (--image-path) to the folder that the file names start from"
             )
         name_of[key] = name
         size_of[name] = page_size(image.get("width"), image.get("height"), f"{where}: {name}")

@@ -60,7 +60,7 @@ def _parse_box(box: ElementTree.Element, key: str, where: str) -> Word:
     if rest is not None:
         raise AnnotationError(
             f"{where}: word {key}: <segs> is {shorten(outline)}, not x1,y1,...,x14,y14: "
-            "correct the file, or set annotation_format to its format"
+            "correct the file, or set annotation_format (--format) to its format"
         )
     transcription = box.findtext("label")
     points = to_pairs([to_number(field) for field in fields])

@@ -58,7 +58,7 @@ def unreadable(where: str, number: int, line: str, form: str, expected: str) -> 
     """The error of a line that is not what its format promises."""
     return AnnotationError(
         f"{where}, line {number}: {shorten(line)} is not a line of {form}, which reads {expected}: "
-        "correct the line, or set annotation_format to the format of the file"
+        "correct the line, or set annotation_format (--format) to the format of the file"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -17,7 +18,9 @@ class ImageNames:
 
     def __init__(self, image_path: Path | None) -> None:
         if image_path is not None and not image_path.is_dir():
-            raise AnnotationError(f"image_path={image_path} is not a folder: set it to the folder of the images")
+            raise AnnotationError(
+                f"image_path={image_path} (--image-path) is not a folder: set it to the folder of the images"
+            )
         self._folder = image_path
 
     @cached_property
@@ -48,13 +51,26 @@ class ImageNames:
         return bare + PurePosixPath(written).suffix
 
     def of_path(self, written: str) -> str:
-        """The longest end of a written path that exists in the folder, otherwise its last part."""
-        parts = [part for part in PurePosixPath(written.replace("\\", "/")).parts if part not in ("/", "..")]
+        """The longest end of a written path that exists in the folder, otherwise its last part.
+
+        Without a folder, a relative path is kept whole, and only one that leads elsewhere (absolute, or out by `..`)
+        is cut to its last part: where that path starts nobody knows, and in one folder two pages may share a name.
+        """
+        slashed = written.replace("\\", "/")
+        parts = [part for part in PurePosixPath(slashed).parts if part not in ("/", "..")]
         if self._folder is not None:
             for start in range(len(parts)):
                 if (self._folder / "/".join(parts[start:])).is_file():
                     return "/".join(parts[start:])
+        elif parts and _stays_below(slashed):
+            return posixpath.normpath(slashed)
         return parts[-1] if parts else written
+
+
+def _stays_below(path: str) -> bool:
+    """A relative path, of any system, that does not lead out of where it starts."""
+    first = posixpath.normpath(path).split("/")[0]
+    return first not in ("", "..") and not first.endswith(":")
 
 
 def _is_image(name: str) -> bool:

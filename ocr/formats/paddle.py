@@ -29,7 +29,7 @@ def parse_paddle(text: str, where: str, names: ImageNames) -> dict[str, Page]:
         if name in pages:
             raise AnnotationError(
                 f"{where}, line {number}: {name} is labelled twice ({shorten(path)}): remove one line, "
-                "or set image_path to the folder that the paths start from"
+                "or set image_path (--image-path) to the folder that the paths start from"
             )
         place = f"{where}, line {number}: {name}"
         pages[name] = Page(tuple([_parse_entry(entry, at, place) for at, entry in enumerate(entries, start=1)]))

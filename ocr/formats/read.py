@@ -18,7 +18,7 @@ from ocr.formats.ctw1500 import MARK, parse_ctw1500
 from ocr.formats.icdar import BOX, parse_icdar2013, parse_icdar2015
 from ocr.formats.lines import leading_numbers, numbered_lines, shorten
 from ocr.formats.names import ImageNames
-from ocr.formats.native import parse_native
+from ocr.formats.native import parse_native, refuse_duplicates
 from ocr.formats.paddle import parse_paddle
 from ocr.formats.total_text import RECORD_START, parse_total_text
 
@@ -46,20 +46,24 @@ def read_annotations(
 ) -> Annotations:
     """Read a file or a folder; the words are as written, not yet judged (see `ocr.formats.validate`)."""
     if format != "auto" and format not in FORMATS:
-        raise ConfigError(f"annotation_format={format}: {near_names(format, ['auto', *FORMATS])}")
+        raise ConfigError(f"annotation_format={format}: {near_names(format, ['auto', *FORMATS])} (--format)")
     path = Path(path)
     names = ImageNames(None if image_path is None else Path(image_path))
     if path.is_dir():
         return _read_folder(path, format, names)
     if not path.exists():
-        raise AnnotationError(f"{path}: no such file or folder: set annotation_path to the annotations")
+        raise AnnotationError(
+            f"{path}: no such file or folder: set annotation_path (--annotation-path) to the annotations"
+        )
     return _read_file(path, format, names)
 
 
 def _read_file(path: Path, format: str, names: ImageNames) -> Annotations:
     where, text = str(path), _read_text(path)
     if not text.strip() and format not in PAGE_PARSERS:
-        raise AnnotationError(f"{where}: the file is empty: write it again, or set annotation_path to another")
+        raise AnnotationError(
+            f"{where}: the file is empty: write it again, or set annotation_path (--annotation-path) to another"
+        )
     if format == "auto" and not _is_json(text):
         format = "paddle" if _is_paddle(text) else _detect(where, {path: text})
     if format in PAGE_PARSERS:
@@ -71,13 +75,18 @@ def _read_file(path: Path, format: str, names: ImageNames) -> Annotations:
         root = _parse_json(text, where)
         if format == "auto":
             format = "coco" if _is_coco(root) else "native"
-        pages = parse_coco(root, where, names) if format == "coco" else parse_native(root, where)
+        if format == "coco":
+            return Annotations(where, format, parse_coco(root, where, names))
+        pages = parse_native(root, where)
+        refuse_duplicates(text, where, pages)
     return Annotations(where, format, pages)
 
 
 def _read_folder(folder: Path, format: str, names: ImageNames) -> Annotations:
     if format != "auto" and format not in PAGE_PARSERS:
-        raise AnnotationError(f"{folder} is a folder, and annotation_format={format} is one file: name the file")
+        raise AnnotationError(
+            f"{folder} is a folder, and annotation_format={format} (--format) is one file: name the file"
+        )
     labels = _list_labels(folder)
     if format == "auto":
         format = _detect(str(folder), _sample(labels))
@@ -98,7 +107,7 @@ def _list_labels(folder: Path) -> list[Path]:
     if any(file.suffix.lower() == ".mat" for file in files):
         cure = "Matlab files are not read, take the text form that the dataset offers beside them"
     else:
-        cure = "set annotation_path to the folder of the .txt or .xml files, or to one JSON file"
+        cure = "set annotation_path (--annotation-path) to the folder of the .txt or .xml files, or to one JSON file"
     raise AnnotationError(f"{folder}: no annotation files in this folder: {cure}")
 
 
@@ -108,7 +117,9 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise AnnotationError(f"{path}: not UTF-8 at byte {error.start}: save the file as UTF-8") from error
     except OSError as error:
-        raise AnnotationError(f"{path}: cannot be read ({error.strerror}): set annotation_path to a file") from error
+        raise AnnotationError(
+            f"{path}: cannot be read ({error.strerror}): set annotation_path (--annotation-path) to a file"
+        ) from error
 
 
 def _parse_json(text: str, where: str) -> Any:
@@ -116,7 +127,7 @@ def _parse_json(text: str, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise AnnotationError(
-            f"{where}: not valid JSON ({error}): write the file again, or set annotation_format to its format"
+            f"{where}: not valid JSON ({error}): write it again, or set annotation_format (--format) to its format"
         ) from error
 
 
@@ -195,4 +206,4 @@ def _shape(line: str) -> str | None:
 
 
 def _undecided(evidence: str) -> NoReturn:
-    raise AnnotationError(f"{evidence}: set annotation_format to one of {', '.join(FORMATS)}")
+    raise AnnotationError(f"{evidence}: set annotation_format (--format) to one of {', '.join(FORMATS)}")

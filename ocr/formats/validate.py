@@ -66,7 +66,8 @@ def fault_of(points: Any) -> str | None:
             if type(number) not in _NUMBERS:
                 return f"has {shorten(number, 40)} for a coordinate, which is not a number"
             if not abs(number) <= _LARGEST:
-                return f"has {shorten(number, 40)} for a coordinate, which is not finite"
+                fault = "too large to be a pixel" if abs(number) < np.inf else "not finite"
+                return f"has {shorten(number, 40)} for a coordinate, which is {fault}"
     return None if len(points) >= 3 else f"has {len(points)} points, and a polygon needs 3"
 
 

@@ -16,16 +16,21 @@ from ocr.pipeline.batch import Batch
 def build_dataset(config: DictConfig, split: str) -> Any:
     """The dataset of `datasets.<split>_dataset`."""
     name = f"{split}_dataset"
+    if not config.get("datasets"):
+        raise ConfigError("datasets is null or missing. Describe the splits as in configs/data/base.yaml")
     if name not in config.datasets:
         raise ConfigError(f"datasets.{name} is not in the config: {near_names(name, list(config.datasets))}")
     if config.datasets[name] is None:
-        raise ConfigError(f"datasets.{name} is null. Describe the split as in configs/data/base.yaml, or leave it out")
+        raise ConfigError(
+            f"datasets.{name} is null, and {split} is asked for. Describe the split as in "
+            f"configs/data/base.yaml, or do not ask for it (splits=[...] of scripts/preprocess_maps.py)"
+        )
     try:
         return instantiate(config.datasets[name])
     except InstantiationException as error:
         if isinstance(error.__cause__, GlyphFeedError):
             raise type(error.__cause__)(f"datasets.{name}: {error.__cause__}") from error
-        raise
+        raise ConfigError(f"datasets.{name} cannot be made: {error}") from error
 
 
 def build_dataloader(config: DictConfig, split: str) -> torch.utils.data.DataLoader[Batch | None]:

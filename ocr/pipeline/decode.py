@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import struct
-import warnings
 from dataclasses import dataclass, replace
 
 import cv2
@@ -19,8 +18,8 @@ from ocr.pipeline.memory import keep_freed_memory
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 
-# decode.max_pixels is the limit here. Once for the process: a filter for the time of a call is not safe in threads.
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+# decode.max_pixels is the limit here, for every format; Pillow's own would come first and cannot be set a page.
+Image.MAX_IMAGE_PIXELS = None
 
 ORIENTATION_TAG = 0x0112
 JPEG_FORMATS = ("JPEG", "MPO")
@@ -111,18 +110,16 @@ def read_header(data: bytes, path: str, max_pixels: int) -> Header:
     if not data:
         raise ImageError(f"{path}: the file is empty (0 bytes). Restore it, or set on_bad_sample=skip")
     try:
-        with Image.open(io.BytesIO(data)) as opened:
-            header = Header(opened.format or "", opened.mode, opened.size, _read_orientation(opened, data))
-    except Image.DecompressionBombError as error:
-        raise ImageError(f"{path}: {error} Scale the page down if it is genuine, or remove it") from error
+        opened = Image.open(io.BytesIO(data))
     except DAMAGE as error:
         header = _header_without_pillow(data, path, error)
+        _check_pixel_count(header.raw_size, path, max_pixels)
+    else:
+        with opened:
+            # First of all: some formats keep the orientation behind the pixels.
+            _check_pixel_count(opened.size, path, max_pixels)
+            header = Header(opened.format or "", opened.mode, opened.size, _read_orientation(opened, data))
     width, height = header.raw_size
-    if width * height > max_pixels:
-        raise ImageError(
-            f"{path}: {width}x{height} is {width * height / 1e6:.0f} megapixels, more than "
-            f"decode.max_pixels={max_pixels}. Raise the setting if the page is genuine"
-        )
     if min(width, height) < MIN_SIDE:
         raise ImageError(
             f"{path}: {width}x{height} pixels cannot hold text (at least {MIN_SIDE} a side). "
@@ -132,6 +129,15 @@ def read_header(data: bytes, path: str, max_pixels: int) -> Header:
         # Pillow turns TIFF pages upright by itself and reports the upright size.
         header = replace(header, raw_size=upright_size(header.orientation, width, height))
     return header
+
+
+def _check_pixel_count(size: tuple[int, int], path: str, max_pixels: int) -> None:
+    width, height = size
+    if width * height > max_pixels:
+        raise ImageError(
+            f"{path}: {width}x{height} is {width * height / 1e6:.0f} megapixels, more than "
+            f"decode.max_pixels={max_pixels}. Raise the setting if the page is genuine"
+        )
 
 
 def _read_orientation(opened: Image.Image, data: bytes) -> int:

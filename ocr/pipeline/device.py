@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
 from ocr.geometry.kernels import normalize_to_chw
+from ocr.pipeline.stage import POSITIVE, Range, check_numbers
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -24,13 +27,13 @@ class Normalize:
     max_pixel_value: float = 255.0
 
     def __post_init__(self) -> None:
-        for name in ("mean", "std"):
-            values = tuple(float(value) for value in getattr(self, name))
-            if len(values) != 3 or (name == "std" and not all(value > 0 for value in values)):
-                raise ConfigError(f"Normalize({name}={values}): three channels are needed, std above 0")
-            object.__setattr__(self, name, values)
-        if not self.max_pixel_value > 0:
-            raise ConfigError(f"Normalize(max_pixel_value={self.max_pixel_value}) must be above 0; for uint8 it is 255")
+        check_numbers(self, max_pixel_value=POSITIVE)
+        for name, allowed in (("mean", Range()), ("std", POSITIVE)):
+            given: Any = getattr(self, name)
+            values = given.tolist() if isinstance(given, np.ndarray) else given
+            if not isinstance(values, Sequence) or len(values) != 3 or not all(value in allowed for value in values):
+                raise ConfigError(f"Normalize({name}={given!r}): three channels are needed, each {allowed}")
+            object.__setattr__(self, name, tuple(float(value) for value in values))
 
     @property
     def offset_and_factor(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

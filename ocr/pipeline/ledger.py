@@ -14,8 +14,10 @@ COUNTS = ("seen", "recovered", "skipped", "dropped_polygons", "maps_drawn", "map
 class Ledger:
     """One row a sample in shared memory. A sample is in one worker at a time, so rows need no lock."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], left_out: Sequence[str] = ()) -> None:
+        """`left_out` names the pages that never became samples; they count as skipped in every epoch."""
         self._names = names
+        self._left_out = list(left_out)
         self._rows = torch.zeros((len(names), len(COUNTS)), dtype=torch.int32).share_memory_()  # type: ignore[no-untyped-call]
 
     def record(self, sample: Sample) -> None:
@@ -43,9 +45,10 @@ class Ledger:
 
     def totals(self) -> dict[str, int]:
         """Sums over the epoch so far."""
-        return dict(zip(COUNTS, self._rows.sum(dim=0).tolist(), strict=True))
+        totals = dict(zip(COUNTS, self._rows.sum(dim=0).tolist(), strict=True))
+        return totals | {"skipped": totals["skipped"] + len(self._left_out)}
 
     def files(self, count: str) -> list[str]:
         """Names of the samples that contribute to one of the counts."""
         rows = self._rows[:, COUNTS.index(count)].nonzero().flatten().tolist()
-        return [self._names[row] for row in rows]
+        return (self._left_out if count == "skipped" else []) + [self._names[row] for row in rows]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from ocr.errors import ConfigError, near_names
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import FixedStage
+from ocr.pipeline.stage import SIDE, FixedStage, Range, check_numbers, check_word
 
 INTERPOLATIONS = {"linear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA, "cubic": cv2.INTER_CUBIC}
 POSITIONS = ("center", "top_left", "top_right", "bottom_left", "bottom_right")
@@ -25,13 +24,9 @@ class Letterbox(FixedStage):
     interpolation: str = "linear"
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ConfigError(f"Letterbox(size={self.size}): the side of the square must be at least 1 pixel")
-        if self.position not in POSITIONS:
-            raise ConfigError(f"Letterbox(position={self.position!r}): {near_names(self.position, list(POSITIONS))}")
-        if self.interpolation not in INTERPOLATIONS:
-            hint = near_names(self.interpolation, list(INTERPOLATIONS))
-            raise ConfigError(f"Letterbox(interpolation={self.interpolation!r}): {hint}")
+        check_numbers(self, size=SIDE, fill=Range(0, 255, whole=True))
+        check_word(self, "position", POSITIONS)
+        check_word(self, "interpolation", INTERPOLATIONS)
 
     def __call__(self, sample: Sample) -> Sample:
         # The page's size sets the geometry, not that of a scaled decode: every decoder gives the same polygons.

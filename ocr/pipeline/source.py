@@ -104,7 +104,8 @@ def open_folder(
 def _extensions(image_extensions: Iterable[str] | None) -> tuple[str, ...]:
     if image_extensions is None:
         return IMAGE_EXTENSIONS
-    if isinstance(image_extensions, str):
+    is_list = isinstance(image_extensions, Iterable) and not isinstance(image_extensions, str)
+    if not is_list or not all(isinstance(extension, str) for extension in image_extensions):
         raise ConfigError(f"image_extensions={image_extensions!r} must be a list, such as ['.jpg', '.png']")
     return tuple("." + extension.lower().lstrip(".") for extension in image_extensions)
 

@@ -5,39 +5,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import cv2
 import numpy as np
-import simplejpeg
 from numpy.typing import NDArray
 
-from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
+from ocr.pipeline.pixels import ColourJitter as ColourJitter
+from ocr.pipeline.pixels import JpegNoise as JpegNoise
+from ocr.pipeline.pixels import RandomBlur as RandomBlur
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import RandomStage, Stage
+from ocr.pipeline.stage import POSITIVE, SIDE, Chance, RandomStage, Range, Stage, check_numbers
 
 Matrix = NDArray[np.float64]
-LEAST_SIGMA = 0.2
-
-
-class Chance(RandomStage):
-    """A random stage that happens with probability `p`."""
-
-    __slots__ = ()
-    p: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1:
-            raise ConfigError(f"{self!r}: p={self.p} is a probability, from 0 to 1")
-        wrong = self.wrong_range()
-        if wrong:
-            raise ConfigError(f"{self!r}: {wrong}")
-
-    def wrong_range(self) -> str:
-        """What the other parameters must satisfy, where they do not."""
-        return ""
 
 
 class RandomGeometry(Chance):
@@ -64,9 +46,7 @@ class TextAwareCrop(Chance):
     """Shortest side of the window, as a share of the page's."""
     p: float = 0.5
     tries: int = 10
-
-    def wrong_range(self) -> str:
-        return "" if 0 < self.smallest <= 1 else "smallest is a share of the page, above 0 and up to 1"
+    ranges: ClassVar = {"smallest": Range(0, 1, above=True), "tries": Range(1, whole=True)}
 
     def choose(self, polygons: Polygons, width: int, height: int, rng: np.random.Generator) -> Window | None:
         """A window that holds some text, or any window of a page without; None to leave the page alone."""
@@ -195,6 +175,7 @@ class RandomRotate(RandomGeometry):
 
     degrees: float = 10.0
     p: float = 0.5
+    ranges: ClassVar = {"degrees": Range(0, 180)}
 
     def propose(self, polygons: Polygons, width: int, height: int, rng: np.random.Generator) -> Matrix | None:
         if rng.random() >= self.p:
@@ -210,9 +191,8 @@ class RandomScale(RandomGeometry):
     smallest: float = 0.7
     largest: float = 1.4
     p: float = 0.5
-
-    def wrong_range(self) -> str:
-        return "" if 0 < self.smallest <= self.largest else "0 < smallest <= largest must hold"
+    ranges: ClassVar = {"smallest": POSITIVE, "largest": POSITIVE}
+    ascending: ClassVar = ("smallest", "largest")
 
     def propose(self, polygons: Polygons, width: int, height: int, rng: np.random.Generator) -> Matrix | None:
         if rng.random() >= self.p:
@@ -227,65 +207,32 @@ def _about_centre(cos: float, sin: float, width: int, height: int) -> Matrix:
     return np.array([[cos, -sin, x - cos * x + sin * y], [sin, cos, y - sin * x - cos * y], [0, 0, 1]])
 
 
-class RandomPixels(Chance):
-    """A random stage that leaves every polygon where it is."""
-
-    __slots__ = ()
-    moves_geometry = False
-
-
 @dataclass(frozen=True, slots=True)
-class ColourJitter(RandomPixels):
-    """Change brightness, contrast and saturation, each by up to its share, in one matrix product."""
+class RandomWindow(RandomStage):
+    """Cut out a square of `size` pixels, somewhere around a word: a part of the page in full resolution.
 
-    brightness: float = 0.2
-    contrast: float = 0.2
-    saturation: float = 0.2
-    p: float = 0.5
+    Words on its border are cut, pixels and maps alike. A page smaller than the window is left alone.
+    """
+
+    size: int = 512
+
+    def __post_init__(self) -> None:
+        check_numbers(self, size=SIDE)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        if rng.random() >= self.p:
+        if min(sample.width, sample.height) < self.size:
             return sample
-        brightness, contrast, saturation = (
-            1 + rng.uniform(-share, share) for share in (self.brightness, self.contrast, self.saturation)
-        )
-        gray = np.tile([0.299, 0.587, 0.114], (3, 1))
-        colours = brightness * contrast * (saturation * np.eye(3) + (1 - saturation) * gray)
-        shift = 127.5 * (1 - contrast)
-        image = cv2.transform(sample.image, np.column_stack([colours, [shift] * 3]))
-        return replace(sample, image=np.asarray(image))
-
-
-@dataclass(frozen=True, slots=True)
-class RandomBlur(RandomPixels):
-    """Blur with a Gaussian of up to `sigma` pixels."""
-
-    sigma: float = 1.2
-    p: float = 0.2
-
-    def wrong_range(self) -> str:
-        return "" if self.sigma >= LEAST_SIGMA else f"sigma must be at least {LEAST_SIGMA}: less does not blur"
-
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        if rng.random() >= self.p:
-            return sample
-        return replace(sample, image=cv2.GaussianBlur(sample.image, (0, 0), rng.uniform(LEAST_SIGMA, self.sigma)))
-
-
-@dataclass(frozen=True, slots=True)
-class JpegNoise(RandomPixels):
-    """Leave the traces of a JPEG of quality `worst` to `best`."""
-
-    worst: int = 40
-    best: int = 90
-    p: float = 0.2
-
-    def wrong_range(self) -> str:
-        return "" if 1 <= self.worst <= self.best <= 100 else "1 <= worst <= best <= 100 must hold"
-
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        if rng.random() >= self.p:
-            return sample
-        quality = int(rng.integers(self.worst, self.best + 1))
-        encoded = simplejpeg.encode_jpeg(np.ascontiguousarray(sample.image), quality, "RGB", "420")
-        return replace(sample, image=simplejpeg.decode_jpeg(encoded, "RGB"))
+        bounds = sample.polygons.bounds
+        spare = np.array([sample.width, sample.height]) - self.size
+        if len(bounds):
+            # Somewhere that holds the middle of a word drawn at random, so that few windows are empty.
+            word = bounds[rng.integers(len(bounds))]
+            low = np.floor((word[:2] + word[2:]) / 2 - rng.uniform(0.1, 0.9, 2) * self.size)
+        else:
+            low = np.floor(rng.uniform(0, spare + 1))
+        left, top = np.clip(low, 0, spare).astype(int).tolist()
+        window = Window(left, top, left + self.size, top + self.size)
+        polygons = sample.polygons.select(window.touches(bounds))
+        shift = np.array([[1.0, 0, -left], [0, 1, -top], [0, 0, 1]])
+        image = np.ascontiguousarray(sample.image[window.top : window.bottom, window.left : window.right])
+        return replace(sample, polygons=polygons.moved(shift)).placed(image, shift)

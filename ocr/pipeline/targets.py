@@ -21,7 +21,7 @@ from ocr.geometry.kernels import fill_upright_boxes, raise_border_band
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import digest, stages_digest
 from ocr.pipeline.sample import Maps, Sample
-from ocr.pipeline.stage import FixedStage
+from ocr.pipeline.stage import SHARE, FixedStage, Range, check_numbers
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +40,10 @@ class Targets(FixedStage):
     min_text_size: float = 2.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.shrink_ratio < 1:
-            raise ConfigError(f"shrink_ratio={self.shrink_ratio} must lie between 0 and 1 (the usual value is 0.4)")
-        if not 0 <= self.thresh_min < self.thresh_max <= 1:
-            raise ConfigError(
-                f"thresh_min={self.thresh_min}, thresh_max={self.thresh_max} must satisfy 0 <= min < max <= 1"
-            )
+        inside = Range(0, 1, above=True, below=True)
+        check_numbers(self, shrink_ratio=inside, thresh_min=SHARE, thresh_max=SHARE, min_text_size=Range(0))
+        if self.thresh_min >= self.thresh_max:
+            raise ConfigError(f"{self!r}: thresh_min < thresh_max must hold")
 
     def __call__(self, sample: Sample) -> Sample:
         maps = self.draw(sample.polygons, sample.width, sample.height, sample.annotated)

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ocr.atomic import remove_partial_files
 from ocr.datasets.ocr_dataset import OCRDataset
-from ocr.errors import DataError, MapError
+from ocr.errors import ConfigError, DataError, MapError
 from ocr.formats.maps import map_file, maps_folder, read_fingerprint, write_maps
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import maps_fingerprint
@@ -49,8 +51,11 @@ def preprocess_maps(
     folder = maps_folder(dataset.source.folder)
     names = [entry.filename for entry in dataset.source.entries]
     _refuse_shared_files(names, folder)
+    if workers is not None and workers < 1:
+        raise ConfigError(f"workers={workers} must be at least 1; null takes one a core")
+    remove_partial_files(folder)
     counts: Counter[str] = Counter()
-    failed: dict[str, str] = {}
+    failed = dict(dataset.source.skipped)
 
     def work(index: int) -> str:
         try:
@@ -87,15 +92,14 @@ def print_summaries(summaries: Sequence[MapsSummary], console: Console) -> None:
     table.add_column("folder", overflow="fold")
     for summary in summaries:
         counts = (summary.written, summary.valid, len(summary.failed))
-        table.add_row(summary.split, *map(str, counts), str(summary.folder))
+        table.add_row(escape(summary.split), *map(str, counts), escape(str(summary.folder)))
     console.print(table)
     for summary in summaries:
         if not summary.used:
-            console.print(
-                f"[yellow]{summary.split}: its transforms move polygons, so its maps are drawn anew for every page"
-            )
+            split = escape(summary.split)
+            console.print(f"[yellow]{split}: its transforms move polygons, so its maps are drawn anew for every page")
         for name, reason in summary.failed.items():
-            console.print(f"[red]{name}[/]: {reason}", highlight=False)
+            console.print(f"[red]{escape(name)}[/]: {escape(reason)}", highlight=False, soft_wrap=True)
 
 
 def _write_page(dataset: OCRDataset, index: int, folder: Path, compress: bool) -> str:

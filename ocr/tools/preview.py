@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ocr.atomic import replacing
 from ocr.datasets import DBTransforms, OCRDataset
-from ocr.errors import ConfigError
+from ocr.errors import ConfigError, DataError
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.suffix import ColourJitter, RandomFlip, RandomRotate, RandomScale, TextAwareCrop
@@ -18,10 +18,13 @@ from ocr.pipeline.suffix import ColourJitter, RandomFlip, RandomRotate, RandomSc
 LEARNT, IGNORED, MASKED = (40, 180, 60), (220, 50, 40), (90, 90, 90)
 
 
-def draw_preview(data: Path, out: Path, *, split: str = "val", pages: int = 3, size: int = 640, seed: int = 0) -> None:
+def draw_preview(
+    data: Path, out: Path, *, split: str = "val", pages: int = 3, size: int = 640, seed: int = 0
+) -> list[str]:
     """Write one row a page: polygons (green; red where ignored), probability map, threshold map.
 
-    Gray in the probability map is what the loss leaves out. Training pages are augmented.
+    Gray in the probability map is what the loss leaves out. Training pages are augmented. Pages that cannot be read
+    are left out, and returned with the reason.
     """
     if pages < 1:
         raise ConfigError(f"--pages {pages}: at least one page is needed")
@@ -33,11 +36,19 @@ def draw_preview(data: Path, out: Path, *, split: str = "val", pages: int = 3, s
         on_bad_sample="skip",
         seed=seed,
     )
-    shown = np.unique(np.linspace(0, len(dataset) - 1, min(pages, len(dataset))).astype(int))
-    rows = [_row(dataset.sample(int(index))) for index in shown]
+    left_out = list(dataset.source.skipped.values())
+    rows: list[NDArray[np.uint8]] = []
+    for index in np.unique(np.linspace(0, len(dataset) - 1, min(pages, len(dataset))).astype(int)):
+        try:
+            rows.append(_row(dataset.sample(int(index))))
+        except DataError as error:
+            left_out.append(str(error))
+    if not rows:
+        raise DataError(f"none of the {split} pages can be read. The last: {left_out[-1]}")
     encoded = cv2.imencode(".png", np.concatenate(rows)[:, :, ::-1])[1]
     with replacing(out) as stream:
         stream.write(encoded.tobytes())
+    return left_out
 
 
 def _row(sample: Sample) -> NDArray[np.uint8]:

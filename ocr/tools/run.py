@@ -8,13 +8,14 @@ import warnings
 
 from omegaconf import DictConfig
 from rich.console import Console
+from rich.markup import escape
 
 from ocr.errors import GlyphFeedError
 
 
 def run(job: str, config: DictConfig) -> None:
-    """`train`, `test` or `predict`."""
-    from ocr.tools import predict, train
+    """`train`, `test`, `predict` or `sweep`."""
+    from ocr.tools import predict, sweep, train
 
     # Lightning tells of devices that are not there and advises more workers than there are cores.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
@@ -26,9 +27,9 @@ def run(job: str, config: DictConfig) -> None:
     ):
         warnings.filterwarnings("ignore", message=f".*{advice}")
     console = Console()
-    jobs = {"train": train.train, "test": train.test, "predict": predict.predict}
+    jobs = {"train": train.train, "test": train.test, "predict": predict.predict, "sweep": sweep.sweep}
     try:
         jobs[job](config, console)
     except GlyphFeedError as error:
-        console.print(f"[red]error:[/] {error}", highlight=False)
+        Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)

@@ -211,6 +211,7 @@ def test_only_what_draws_nothing_is_fixed(transform: Any, fixed: bool) -> None:
     ("transform", "moves"),
     [
         (A.GaussNoise(p=1), False),
+        (A.ColorJitter(p=1), False),
         (A.OneOf([A.Blur(p=1), A.Sequential([A.CLAHE(p=1)])]), False),
         (A.OneOf([A.Blur(p=1), A.Rotate(p=1)]), True),
         (A.HorizontalFlip(p=0.5), True),

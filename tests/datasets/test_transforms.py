@@ -12,8 +12,10 @@ import pytest
 import torch
 from albumentations.pytorch import ToTensorV2
 from numpy.typing import NDArray
+from omegaconf import OmegaConf
 
 from ocr.datasets import DBTransforms
+from ocr.datasets.transforms import as_transforms
 from ocr.errors import ConfigError, MissingExtraError
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
@@ -214,12 +216,69 @@ def test_a_stranger_in_the_list_is_refused(wrong: Any) -> None:
 def test_settings_that_cannot_work_are_named() -> None:
     with pytest.raises(ConfigError, match="normalize='gpu' is not one of host, device"):
         DBTransforms([], normalize="gpu")
-    with pytest.raises(ConfigError, match=r"keypoint_params.format='yx'.*'xy'"):
-        DBTransforms([], keypoint_params=A.KeypointParams(format="yx"))
     with pytest.raises(ConfigError, match="three channels"):
         DBTransforms([A.Normalize(mean=(0.5,) * 4, std=(0.5,) * 4)])
 
-    DBTransforms([], keypoint_params=A.KeypointParams(format="xy"))
+
+@pytest.mark.parametrize(
+    "wrong", [A.KeypointParams(format="yx"), {"format": "yx"}, OmegaConf.create({"format": "yx"}), 5]
+)
+def test_points_that_are_not_x_and_y_are_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"keypoint_params=.*\(x, y\), so the format must be 'xy'"):
+        DBTransforms([], keypoint_params=wrong)
+
+    for fine in (None, A.KeypointParams(format="xy"), {"format": "xy"}, OmegaConf.create({"format": "xy"})):
+        DBTransforms([], keypoint_params=fine)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [Letterbox(64), Normalize(), RandomFlip()],
+        [Letterbox(64), Normalize(), A.Blur()],
+        [Letterbox(64), Normalize(), Normalize()],
+        [Letterbox(64), A.Normalize(), Normalize()],
+        [Letterbox(64), Normalize(), A.Normalize(), ToTensorV2()],
+    ],
+)
+def test_our_normalisation_stands_at_the_end_and_once(steps: list[Any]) -> None:
+    with pytest.raises(ConfigError, match=r"transforms: Normalize\(mean.* must be the last of the list"):
+        DBTransforms(steps)
+
+
+class ForeignCompose:
+    """A container of another library, which has no probability."""
+
+    def __init__(self, transforms: list[Any]) -> None:
+        self.transforms = transforms
+
+
+ForeignCompose.__name__ = "Compose"
+
+
+@pytest.mark.parametrize("wrong", [None, {}, {"a": 1}, 42, "Letterbox", Letterbox(64), OmegaConf.create({"a": 1})])
+def test_what_is_not_a_list_is_named(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It is no reason to ask for another library.
+    monkeypatch.setitem(sys.modules, "albumentations", None)
+    with pytest.raises(ConfigError, match=r"^transforms=.* is not a list"):
+        DBTransforms(wrong)
+    with pytest.raises(ConfigError, match=r"^transform=.* is neither DBTransforms.*give DBTransforms\(\[\]\)"):
+        as_transforms(wrong)
+
+
+def test_a_container_of_another_library_is_a_stranger() -> None:
+    with pytest.raises(ConfigError, match="neither a stage"):
+        as_transforms(ForeignCompose([Letterbox(64)]))
+
+
+def test_a_list_or_a_compose_becomes_transforms_and_transforms_stay() -> None:
+    transforms = DBTransforms([Letterbox(64)])
+
+    assert as_transforms(transforms) is transforms
+    assert as_transforms([Letterbox(64)]).stages == transforms.stages
+    assert as_transforms((Letterbox(64), Normalize())).normalization == Normalize()
+    assert as_transforms(A.Compose(classic(0.5)[:2])).stages == transforms.stages
+    assert as_transforms(OmegaConf.create([])).stages == ()
 
 
 def test_without_albumentations_our_own_stages_work_and_others_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def test_a_crowd_written_as_a_mask_is_ignored_by_its_box(read_coco):
 
 def test_coco_text_and_text_ocr_are_read_with_their_dots(tmp_path):
     path = tmp_path / "TextOCR.json"
-    images = {"x1": {"id": "x1", "file_name": "train/a.jpg", "width": 40, "height": 30}}
+    images = {"x1": {"id": "x1", "file_name": "a.jpg", "width": 40, "height": 30}}
     words = {
         "x1_1": {"id": "x1_1", "image_id": "x1", "points": SQUARE, "utf8_string": "hi", "language": "english"},
         "x1_2": {"id": "x1_2", "image_id": "x1", "points": SQUARE, "utf8_string": "."},
@@ -118,7 +118,21 @@ def test_file_names_are_resolved_in_the_image_folder(read_coco, tmp_path):
     (tmp_path / "images" / "sub" / "a.jpg").touch()
     images = [{"id": 1, "file_name": "val2017/sub/a.jpg"}, {"id": 2, "file_name": "gone/b.jpg"}]
     assert list(read_coco([], images, image_path=tmp_path / "images").pages) == ["sub/a.jpg", "b.jpg"]
-    assert list(read_coco([], images).pages) == ["a.jpg", "b.jpg"]
+
+
+def test_without_an_image_folder_a_relative_path_is_kept_and_any_other_cut(read_coco):
+    names = [
+        "sub/a.jpg",
+        "./b.jpg",
+        "x/../c.jpg",
+        "win\\d.jpg",
+        "../e.jpg",
+        "x/../../f.jpg",
+        "/abs/g.jpg",
+        "C:\\x\\h.jpg",
+    ]
+    found = read_coco([], [{"id": at, "file_name": name} for at, name in enumerate(names)])
+    assert list(found.pages) == ["sub/a.jpg", "b.jpg", "c.jpg", "win/d.jpg", "e.jpg", "f.jpg", "g.jpg", "h.jpg"]
 
 
 def test_an_odd_number_of_coordinates_is_kept_for_the_doctor(read_coco):
@@ -160,7 +174,7 @@ def test_a_broken_annotation_is_named(read_coco, annotation, message):
         (["a.jpg"], "image 'a.jpg' has no"),
         ([{"id": 1, "file_name": "a.jpg"}, {"id": 1, "file_name": "b.jpg"}], "image id 1, b.jpg, is there twice"),
         (
-            [{"id": 1, "file_name": "x/a.jpg"}, {"id": 2, "file_name": "y/a.jpg"}],
+            [{"id": 1, "file_name": "/x/a.jpg"}, {"id": 2, "file_name": "/y/a.jpg"}],
             "image id 2, a.jpg, .* set image_path",
         ),
         ([{"id": 1, "file_name": "a.jpg", "width": "40", "height": 30}], "a.jpg: the page's size is '40' x 30"),

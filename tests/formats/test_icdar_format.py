@@ -56,8 +56,30 @@ def test_icdar2013_strips_only_the_outer_quotes_and_honours_ignored_words():
     ]
 
 
-@pytest.mark.parametrize("parse", [parse_icdar2013, parse_icdar2015])
+def test_mlt_has_a_script_before_the_text():
+    lines = "1,2,9,2,9,5,1,5,Latin,Tel, Fax\n1,2,9,2,9,5,1,5,Arabic,###\n1,2,9,2,9,5,1,5,None,\n"
+    words = parse_icdar2015(lines, "gt_img_1.txt")
+    assert [(word.text, word.ignore, word.language) for word in words] == [
+        ("Tel, Fax", False, "Latin"),
+        ("###", True, "Arabic"),
+        ("", False, "None"),
+    ]
+
+
+def test_a_text_that_begins_like_a_script_is_kept_beside_one_that_does_not():
+    words = parse_icdar2015("1,2,9,2,9,5,1,5,Mixed,grill\n1,2,9,2,9,5,1,5,12.50\n", "gt_img_1.txt")
+    assert [(word.text, word.language) for word in words] == [("Mixed,grill", None), ("12.50", None)]
+
+
+def test_icdar2013_refuses_four_corners_and_names_icdar2015():
+    with pytest.raises(AnnotationError, match=r"gt_1\.txt, line 2: .*eight numbers.*\(--format\) to icdar2015"):
+        parse_icdar2013('1,2,9,5,"fine"\n1,2,9,2,9,5,1,5,Total\n', "gt_1.txt")
+
+
+@pytest.mark.parametrize(
+    ("parse", "fine"), [(parse_icdar2013, "1,2,3,4,fine"), (parse_icdar2015, "1,2,3,4,5,6,7,8,fine")]
+)
 @pytest.mark.parametrize("line", ["hello", "1,2,three,4,5,6,7,8,a", "1_0,2,3", "nan,2,3,4,5,6,7,8"])
-def test_a_line_that_cannot_be_split_is_named_with_the_cure(parse, line):
+def test_a_line_that_cannot_be_split_is_named_with_the_cure(parse, fine, line):
     with pytest.raises(AnnotationError, match=r"gt_1\.txt, line 3: .* is not a line of ICDAR.*annotation_format"):
-        parse(f"1,2,3,4,5,6,7,8,fine\n\n{line}\n", "gt_1.txt")
+        parse(f"{fine}\n\n{line}\n", "gt_1.txt")

@@ -43,6 +43,29 @@ def test_a_page_may_have_no_words(tmp_path, page):
     assert read_annotations(write_json(tmp_path / "a.json", {"images": {"a.jpg": page}})).pages == {"a.jpg": Page()}
 
 
+WORD = '{"points": [[0, 0], [9, 0], [9, 5]], "transcription": "points"}'
+
+
+@pytest.mark.parametrize(
+    ("pages", "culprit"),
+    [
+        (f'"a.jpg": {{"words": {{"1": {WORD}}}}}, "a.jpg": {{"words": {{}}}}', "'a.jpg' is there twice"),
+        (f'"a.jpg": {{"words": {{"1": {WORD}, "2": {WORD}, "1": {WORD}}}}}', "'1' is there twice"),
+        (f'"a.jpg": {{"words": {{"1": {WORD}}}, "words": {{"2": {WORD}}}}}', "'words' is there twice"),
+    ],
+)
+def test_a_page_or_word_that_is_there_twice_is_refused_not_lost(tmp_path, pages, culprit):
+    path = write_json(tmp_path / "val.json", f'{{"images": {{{pages}}}}}')
+    with pytest.raises(AnnotationError, match=rf"val\.json: {culprit} in one object.*put them together"):
+        read_annotations(path)
+
+
+def test_fields_that_lose_nothing_may_be_there_twice(tmp_path):
+    word = WORD.replace("{", '{"language": "en", "language": "ko", ')
+    path = write_json(tmp_path / "val.json", f'{{"images": {{"a.jpg": {{"words": {{"1": {word}}}}}}}}}')
+    assert read_annotations(path).pages["a.jpg"].words[0].language == "ko"
+
+
 def test_words_may_be_a_list(tmp_path):
     root = {"images": {"a.jpg": {"words": [{"points": SQUARE}, {"points": SQUARE}]}}}
     words = read_annotations(write_json(tmp_path / "a.json", root)).pages["a.jpg"].words

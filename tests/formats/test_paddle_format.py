@@ -23,12 +23,12 @@ def test_words_and_their_ignore_marks_are_read(tmp_path):
         {"transcription": "*", "points": SQUARE},
         {"transcription": "far", "points": SQUARE, "difficult": True},
     ]
-    found = read_annotations(write_label(tmp_path / "Label.txt", ("images/a.jpg", entries), ("images/b.jpg", [])))
+    found = read_annotations(write_label(tmp_path / "Label.txt", ("a.jpg", entries), ("images/b.jpg", [])))
     assert found.format == "paddle"
     words = found.pages["a.jpg"].words
     assert [word.ignore for word in words] == [False, True, True, True]
     assert (words[0].key, words[0].text, words[0].points) == ("0001", "Total, 合計", SQUARE)
-    assert found.pages["b.jpg"].words == ()
+    assert found.pages["images/b.jpg"].words == ()
 
 
 def test_the_page_is_named_by_the_path_that_exists_in_the_image_folder(tmp_path):
@@ -56,6 +56,6 @@ def test_an_entry_that_is_not_an_object_is_named(tmp_path):
 
 
 def test_the_same_page_twice_asks_for_the_image_folder(tmp_path):
-    path = write_label(tmp_path / "Label.txt", ("x/a.jpg", []), ("y/a.jpg", []))
+    path = write_label(tmp_path / "Label.txt", ("/x/a.jpg", []), ("../a.jpg", []))
     with pytest.raises(AnnotationError, match=r"line 2: a\.jpg is labelled twice .*image_path"):
         read_annotations(path)

@@ -260,7 +260,7 @@ def png_claiming(width, height, *extra):
 
 
 def test_a_decompression_bomb_is_refused_by_its_header():
-    with pytest.raises(ImageError, match=r"folder/a.jpg: Image size \(2500000000 pixels\).*[Ss]cale the page down"):
+    with pytest.raises(ImageError, match=r"folder/a.jpg: 50000x50000 is 2500 megapixels, more than decode.max_pixels"):
         read(png_claiming(50_000, 50_000))
 
 

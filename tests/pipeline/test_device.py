@@ -53,8 +53,16 @@ def test_a_mirrored_view_of_a_page_is_normalised_like_its_copy() -> None:
     [
         ({"mean": (0.5, 0.5)}, r"mean=\(0.5, 0.5\).*three channels"),
         ({"std": (0.2, 0.2, 0.2, 0.2)}, "three channels"),
-        ({"std": (0.2, 0.0, 0.2)}, "std above 0"),
-        ({"std": (0.2, float("nan"), 0.2)}, "std above 0"),
+        (
+            {"std": (0.2, 0.0, 0.2)},
+            r"Normalize\(std=\(0.2, 0.0, 0.2\)\): three channels are needed, each a number, above 0",
+        ),
+        ({"std": (0.2, float("nan"), 0.2)}, "three channels.*above 0"),
+        ({"std": np.float64(0.2)}, "three channels"),
+        ({"mean": "abc"}, "mean='abc'.*three channels"),
+        ({"mean": None}, "mean=None.*three channels"),
+        ({"mean": (0.5, "x", 0.5)}, "three channels"),
+        ({"max_pixel_value": "x"}, "max_pixel_value='x'.*a number, above 0"),
         ({"max_pixel_value": 0.0}, "max_pixel_value=0.0.*above 0"),
     ],
 )
@@ -66,5 +74,7 @@ def test_a_normalisation_that_cannot_work_is_refused(parameters: dict[str, objec
 def test_lists_from_a_config_are_as_good_as_tuples() -> None:
     listed = Normalize(mean=[0.5, 0.4, 0.3], std=[0.2, 0.25, 0.3], max_pixel_value=200.0)  # type: ignore[arg-type]
 
-    assert listed == OTHER
+    arrays = Normalize(np.array(OTHER.mean), np.array(OTHER.std), np.int64(200))  # type: ignore[arg-type]
+
+    assert listed == arrays == OTHER
     assert hash(listed) == hash(OTHER)

@@ -142,10 +142,19 @@ def test_a_float_page_stays_float() -> None:
     ("settings_given", "message"),
     [
         ({"size": 0}, r"size=0.*at least 1"),
+        ({"size": 640.5}, r"Letterbox\(size=640.5\): size must be a whole number, at least 1"),
+        ({"size": "abc"}, "size='abc'"),
+        ({"size": None}, "size=None"),
+        ({"size": True}, "size=True"),
+        ({"fill": 300}, r"Letterbox\(fill=300\): fill must be a whole number, at least 0 and at most 255"),
+        ({"fill": -1}, "fill=-1"),
+        ({"fill": 1.5}, "fill=1.5"),
+        ({"position": None}, "position=None.*Known: .*center"),
+        ({"interpolation": ["linear"]}, r"interpolation=\['linear'\]"),
         ({"position": "centre"}, "did you mean center"),
         ({"interpolation": "linaer"}, "did you mean linear"),
     ],
 )
-def test_a_setting_that_cannot_work_is_named(settings_given: dict[str, int | str], message: str) -> None:
+def test_a_setting_that_cannot_work_is_named(settings_given: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Letterbox(**settings_given)  # type: ignore[arg-type]

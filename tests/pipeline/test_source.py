@@ -115,5 +115,5 @@ def test_the_folder_may_be_given_as_text_or_as_a_path(tmp_path, monkeypatch):
 def test_an_unknown_annotation_format_is_refused_with_the_known_ones(tmp_path):
     folder = write_images(tmp_path / "images", "a.jpg")
     annotation = write_annotation(tmp_path / "a.json", "a.jpg")
-    with pytest.raises(ConfigError, match="annotation_format=icdar2016: did you mean icdar2015"):
+    with pytest.raises(ConfigError, match=r"annotation_format.*icdar2016.*did you mean icdar2015"):
         open_folder(folder, annotation, annotation_format="icdar2016")

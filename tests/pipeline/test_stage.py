@@ -44,3 +44,9 @@ def test_moving_a_page_makes_its_maps_out_of_date() -> None:
 
     assert page.maps is not None
     assert FLIP(page, np.random.default_rng(0)).maps is None
+
+
+def test_numbers_of_numpy_make_the_same_stage_as_those_of_python() -> None:
+    assert repr(Letterbox(np.int64(640), fill=np.uint8(7))) == repr(Letterbox(640, fill=7))  # type: ignore[arg-type]
+    assert repr(Targets(np.float64(0.5), min_text_size=np.int32(3))) == repr(Targets(0.5, min_text_size=3))
+    assert repr(RandomFlip(p=np.float64(0.25))) == "RandomFlip(p=0.25)"

@@ -23,6 +23,7 @@ from ocr.pipeline.suffix import (
     RandomFlip,
     RandomRotate,
     RandomScale,
+    RandomWindow,
     TextAwareCrop,
     Warp,
     merge_geometry,
@@ -227,18 +228,33 @@ def test_brightness_is_drawn_within_its_share() -> None:
 @pytest.mark.parametrize(
     ("kind", "parameters", "message"),
     [
-        (RandomFlip, {"p": 1.5}, r"RandomFlip.*p=1.5 is a probability"),
-        (RandomRotate, {"p": -0.1}, "probability"),
-        (RandomScale, {"smallest": 0.0}, "0 < smallest <= largest"),
-        (RandomScale, {"smallest": 2.0, "largest": 1.0}, "0 < smallest <= largest"),
-        (TextAwareCrop, {"smallest": 0.0}, "share of the page"),
-        (RandomBlur, {"sigma": 0.1}, "at least 0.2"),
-        (JpegNoise, {"worst": 90, "best": 40}, "worst <= best"),
-        (JpegNoise, {"best": 101}, "worst <= best <= 100"),
+        (RandomFlip, {"p": 1.5}, r"RandomFlip\(p=1.5\): p must be a number, at least 0 and at most 1"),
+        (RandomFlip, {"p": True}, r"RandomFlip\(p=True\)"),
+        (RandomFlip, {"p": None}, r"RandomFlip\(p=None\)"),
+        (RandomRotate, {"p": -0.1}, r"p=-0.1"),
+        (RandomRotate, {"degrees": -10}, r"RandomRotate\(degrees=-10\).*at least 0 and at most 180"),
+        (RandomRotate, {"degrees": "a"}, r"degrees='a'"),
+        (RandomScale, {"smallest": 0.0}, r"RandomScale\(smallest=0.0\): smallest must be a number, above 0"),
+        (RandomScale, {"largest": float("inf")}, r"largest=inf"),
+        (RandomScale, {"smallest": 2.0, "largest": 1.0}, "smallest=2.0, largest=1.0.*smallest <= largest"),
+        (TextAwareCrop, {"smallest": 0.0}, "smallest=0.0.*above 0 and at most 1"),
+        (TextAwareCrop, {"tries": 0}, r"TextAwareCrop\(tries=0\): tries must be a whole number, at least 1"),
+        (TextAwareCrop, {"tries": 2.5}, "tries=2.5"),
+        (RandomWindow, {"size": 0}, r"RandomWindow\(size=0\): size must be a whole number, at least 1"),
+        (RandomWindow, {"size": "a"}, "size='a'"),
+        (ColourJitter, {"brightness": -1}, r"ColourJitter\(brightness=-1\).*at least 0 and at most 1"),
+        (ColourJitter, {"contrast": 1.5}, "contrast=1.5"),
+        (ColourJitter, {"saturation": [0.2]}, r"saturation=\[0.2\]"),
+        (RandomBlur, {"sigma": 0.1}, "sigma=0.1.*at least 0.2"),
+        (RandomBlur, {"sigma": None}, "sigma=None"),
+        (JpegNoise, {"worst": 90, "best": 40}, "worst=90, best=40.*worst <= best"),
+        (JpegNoise, {"worst": 0}, "worst=0"),
+        (JpegNoise, {"best": 101}, "best=101.*at most 100"),
+        (JpegNoise, {"best": 90.5}, "best=90.5.*whole number"),
     ],
 )
 def test_a_parameter_that_cannot_work_is_refused_when_the_stage_is_made(
-    kind: type, parameters: dict[str, float], message: str
+    kind: type, parameters: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         kind(**parameters)
@@ -248,3 +264,23 @@ def test_what_turns_into_sight_beyond_the_page_is_what_the_letterbox_padded_it_w
     stages = merge_geometry([Letterbox(64, fill=90), RandomScale(smallest=0.5, largest=0.6, p=1)])
     page = Sample(0, "", "", Polygons.pack([]), image=np.full((80, 40, 3), 90, np.uint8))
     assert (run(stages, page, sample_generator(0, 0, 0)).image == 90).all()
+
+
+@given(seeds, st.lists(central_quads(), max_size=3))
+@settings(deadline=None, max_examples=60)
+def test_a_window_keeps_pixels_and_polygons_together_at_full_resolution(seed, quads):
+    rng = np.random.default_rng(seed)
+    page = page_of(quads)
+    page.image[:] = rng.integers(0, 255, page.image.shape)
+    window = RandomWindow(64)(page, rng)
+    assert window.image.shape == (64, 64, 3)
+    left, top = (-window.inverse_matrix[:2, 2]).astype(int) * -1
+    assert np.array_equal(window.image, page.image[top : top + 64, left : left + 64])
+    assert not quads or len(window.polygons) >= 1
+    for polygon, text in zip(window.polygons, window.polygons.texts, strict=True):
+        assert np.allclose(polygon + np.array([left, top]), quads[int(text)], atol=1e-3)
+
+
+def test_a_page_smaller_than_the_window_is_left_alone():
+    page = page_of([])
+    assert RandomWindow(1000)(page, np.random.default_rng(0)) is page

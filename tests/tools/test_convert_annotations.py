@@ -33,7 +33,7 @@ def write_source(folder, format):
         return write(folder / "a.json", json.dumps({"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": found}))
     if format == "paddle":
         entries = [{"transcription": text, "points": corners(box)} for box, text in BOXES]
-        return write(folder / "Label.txt", f"x/a.jpg\t{json.dumps(entries)}\n")
+        return write(folder / "Label.txt", f"./a.jpg\t{json.dumps(entries)}\n")
     lines = {
         "icdar2013": lambda box, text: ", ".join(map(str, box)) + f', "{text}"',
         "icdar2015": lambda box, text: ",".join(map(str, flat(box))) + f",{text}",
@@ -72,10 +72,25 @@ def test_the_image_folder_gives_the_names(tmp_path):
     assert list(read_annotations(tmp_path / "out.json").pages) == ["a.png"]
 
 
+def test_pages_without_an_image_in_the_folder_are_counted(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "other.jpg").touch()
+    source = write_source(tmp_path, "paddle")
+    assert convert_annotations(source, tmp_path / "1.json", image_path=tmp_path / "images").missing == 1
+    (tmp_path / "images" / "a.jpg").touch()
+    assert convert_annotations(source, tmp_path / "2.json", image_path=tmp_path / "images").missing == 0
+
+
+def test_without_an_image_folder_subfolders_are_kept(tmp_path):
+    source = write(tmp_path / "Label.txt", "sub/a.jpg\t[]\nother/a.jpg\t[]\n")
+    assert convert_annotations(source, tmp_path / "out.json").missing == 0
+    assert list(read_annotations(tmp_path / "out.json").pages) == ["sub/a.jpg", "other/a.jpg"]
+
+
 def test_an_existing_target_is_kept_unless_overwriting_is_allowed(tmp_path):
     source, target = write_source(tmp_path, "icdar2015"), tmp_path / "out.json"
     target.write_text("precious")
-    with pytest.raises(ConfigError, match=r"out\.json exists: give another name, or allow overwrite"):
+    with pytest.raises(ConfigError, match=r"out\.json exists: give another name, or overwrite=True \(--overwrite\)"):
         convert_annotations(source, target)
     assert target.read_text() == "precious"
     convert_annotations(source, target, overwrite=True)
@@ -103,6 +118,6 @@ def test_a_target_must_be_a_json_file(tmp_path):
 
 
 def test_a_source_that_cannot_be_read_leaves_no_target(tmp_path):
-    with pytest.raises(AnnotationError, match="no such file or folder"):
+    with pytest.raises(AnnotationError, match="no such file or folder: name the annotations to convert"):
         convert_annotations(tmp_path / "gone", tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()

@@ -224,8 +224,8 @@ def test_the_script_writes_both_splits_and_leaves_nothing_else_behind(dataset_fo
 def test_the_script_says_what_is_wrong_in_one_line(tmp_path):
     done = run_script(tmp_path)
     assert done.returncode == 1
-    assert "images/train is not a folder" in "".join(done.stdout.split("\n"))
-    assert "Traceback" not in done.stdout + done.stderr
+    assert "images/train is not a folder" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_killed_run_leaves_whole_files_and_the_next_one_goes_on(dataset_folder):
@@ -242,6 +242,53 @@ def test_a_killed_run_leaves_whole_files_and_the_next_one_goes_on(dataset_folder
     assert summary.valid + summary.written == 6
     assert summary.valid >= 1
     assert sources(open_val(dataset_folder, size=1600))["stored"] == 6
+
+
+def test_what_a_killed_run_left_half_written_is_removed_by_the_next(dataset_folder):
+    write(open_val(dataset_folder))
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = dataset_folder / "images" / "val_maps" / f".0001.npz.{dead.pid}-1.partial"
+    mine = left.with_name(f".0002.npz.{os.getpid()}-1.partial")
+    left.touch()
+    mine.touch()
+    write(open_val(dataset_folder))
+    assert not left.exists()
+    assert mine.exists()
+
+
+def test_words_of_a_message_that_look_like_markup_are_shown_as_they_are(dataset_folder):
+    file = dataset_folder / "jsons" / "train.json"
+    annotation = json.loads(file.read_text())
+    next(iter(next(iter(annotation["images"].values()))["words"].values()))["points"] = [
+        ["[/red]", 2],
+        [30, 2],
+        [30, 9],
+    ]
+    file.write_text(json.dumps(annotation))
+    assert "[/red]" in run_script(dataset_folder, "splits=[train]").stderr
+    skipped = run_script(dataset_folder, "splits=[train]", "on_bad_sample=skip", "transforms.size=96")
+    assert "[/red]" in skipped.stdout
+    assert skipped.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [("splits=val", "names no split"), ("splits=[]", "names no split"), ("workers=-1", "workers=-1")],
+)
+def test_a_setting_that_cannot_work_is_named(dataset_folder, override, message):
+    done = run_script(dataset_folder, override)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_named_without_a_traceback(dataset_folder):
+    (dataset_folder / "images" / "val_maps").write_text("a file where the folder should be")
+    done = run_script(dataset_folder, "splits=[val]", "transforms.size=96")
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_the_folder_of_maps_is_named_after_that_of_the_images():

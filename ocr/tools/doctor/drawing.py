@@ -47,7 +47,7 @@ class Window:
 def draw_finding(finding: Finding, split: Split) -> str | None:
     """An SVG picture of the finding, or None where there is nothing to see."""
     facts = split.images.get(finding.image)
-    if facts is None or finding.kind in NOT_DRAWN or facts.raw_size == (0, 0):
+    if facts is None or NOT_DRAWN & {finding.kind, facts.problem} or facts.raw_size == (0, 0):
         return None
     outlines = _outlines(finding, split, facts)
     page = facts.size_in("upright")
@@ -99,7 +99,7 @@ def _window_around(points: Points, page: tuple[int, int]) -> Window:
 
 def _read_pixels(facts: ImageFacts, longest_side: int) -> NDArray[np.uint8] | None:
     try:
-        return read_upright(facts.path, longest_side)
+        return read_upright(facts, longest_side)[0]
     except DAMAGE:
         pass
     try:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ocr.errors import AnnotationError
+from ocr.errors import AnnotationError, ConfigError
 from ocr.formats import Annotations, read_annotations
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.tools.doctor.findings import Finding, Report, Split
 from ocr.tools.doctor.frames import Verdict, check_frame_name, judge_frame
-from ocr.tools.doctor.images import ImageFacts, inspect_image
+from ocr.tools.doctor.images import PIXEL_LIMIT, ImageFacts, inspect_image
 from ocr.tools.doctor.pages import (
     files_below,
     find_duplicates,
@@ -45,6 +43,11 @@ class Settings:
     size: int = 640
     min_text_size: float = 2.0
     deep: bool = False
+    max_pixels: int = PIXEL_LIMIT
+
+    def inspect(self, path: Path) -> ImageFacts:
+        """Look at one image file."""
+        return inspect_image(path, deep=self.deep, max_pixels=self.max_pixels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ def examine(
     annotation_frame: str = "auto",
     size: int = 640,
     min_text_size: float = 2.0,
+    max_pixels: int = PIXEL_LIMIT,
     deep: bool = False,
     workers: int | None = None,
     show_progress: bool = True,
@@ -82,11 +86,13 @@ def examine(
     """Look at every split of a dataset: `data/images/<split>/` with `data/jsons/<split>.json`.
 
     With `annotation_path`, `data` is the image folder of the one split these annotations belong to. Errors and
-    warnings make `report.ok` false, notes do not. `deep` also decodes every page.
+    warnings make `report.ok` false, notes do not. `deep` also decodes every page; one of more than `max_pixels` is an
+    error and never decoded.
     """
     data = Path(data)
-    settings = Settings(annotation_format, annotation_frame, size, min_text_size, deep)
+    settings = Settings(annotation_format, annotation_frame, size, min_text_size, deep, max_pixels)
     check_frame_name(annotation_frame)
+    _check_numbers(settings, workers)
     alone = [(data.resolve().name, data, annotation_path)] if annotation_path else None
     found = alone or find_splits(data, splits)
     examined: list[Split] = []
@@ -100,17 +106,24 @@ def examine(
     return Report(data, size, annotation_frame, tuple(examined), tuple(findings))
 
 
+def _check_numbers(settings: Settings, workers: int | None) -> None:
+    threads = 1 if workers is None else workers
+    for option, value, least in (
+        ("workers", threads, 1),
+        ("size", settings.size, 1),
+        ("min_text_size", settings.min_text_size, 0),
+        ("max_pixels", settings.max_pixels, 1),
+    ):
+        if not value >= least:
+            flag = option.replace("_", "-")
+            raise ConfigError(f"{option}={value} (--{flag}) is too small: give {least} or more, or leave it out")
+
+
 @contextmanager
 def _pool(workers: int | None, show_progress: bool) -> Iterator[Pool]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     progress = Progress(*columns, transient=True, disable=not show_progress)
-    with (
-        warnings.catch_warnings(),
-        progress,
-        ThreadPoolExecutor(workers or os.cpu_count() or 1) as threads,
-    ):
-        # Pages over the limit are a finding, not a line of stderr each.
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    with progress, ThreadPoolExecutor(workers or os.cpu_count() or 1) as threads:
         yield Pool(threads, progress)
 
 
@@ -130,17 +143,17 @@ def examine_split(
     files = sorted(files_below(folder))
     pages = annotations.pages if annotations else {}
     looked_at = [file for file in files if file in pages or file.lower().endswith(IMAGE_EXTENSIONS)]
-    facts = pool.map(f"{name}: images", lambda file: inspect_image(folder / file, deep=settings.deep), looked_at)
+    facts = pool.map(f"{name}: images", lambda file: settings.inspect(folder / file), looked_at)
     images = dict(zip(looked_at, facts, strict=True))
     if annotations is None:
         return Split(name, folder, None, images), findings + image_findings(name, images)
+    outlines, bad = parse_words(name, annotations)
+    frames = _judge_frames(name, annotations, images, outlines, settings, pool)
     findings += missing_images(name, annotations, files)
     findings += image_findings(name, {file: images[file] for file in looked_at if file in pages})
     findings += unreferenced_files(name, annotations, files, images)
-    outlines, bad = parse_words(name, annotations)
     findings += bad
     findings += [Finding(name, page, "no-words", "has no words") for page in pages if not pages[page].words]
-    frames = _judge_frames(name, annotations, images, outlines, settings, pool)
     findings += _frame_findings(name, annotations, images, frames, settings.annotation_frame)
     sizes = {
         page: images[page].size_in(frames[page].best if page in frames else "upright")
@@ -159,7 +172,10 @@ def _judge_frames(
     settings: Settings,
     pool: Pool,
 ) -> dict[str, Verdict]:
-    """A verdict for each readable page that has words and an EXIF orientation."""
+    """A verdict for each readable page that has words and an EXIF orientation.
+
+    Where a verdict took the pixels and found them damaged, the page is looked at again, deeply, in `images`.
+    """
     turned = {page for page in annotations.pages if page in images and images[page].readable}
     turned = {page for page in turned if images[page].orientation != 1}
     points: dict[str, list[NDArray[np.float64]]] = {}
@@ -170,7 +186,11 @@ def _judge_frames(
     def judge(page: str) -> Verdict:
         return judge_frame(images[page], points[page], annotations.pages[page].size, settings.annotation_frame)
 
-    return dict(zip(points, pool.map(f"{split}: frames", judge, list(points)), strict=True)) if points else {}
+    verdicts = pool.map(f"{split}: frames", judge, list(points)) if points else []
+    frames = dict(zip(points, verdicts, strict=True))
+    for page in [page for page, verdict in frames.items() if verdict.damaged]:
+        images[page] = replace(settings, deep=True).inspect(images[page].path)
+    return {page: verdict for page, verdict in frames.items() if images[page].readable}
 
 
 def _frame_findings(

@@ -30,13 +30,15 @@ class Kind:
 # In the order of the tables. Errors break training or teach something wrong, warnings lose or distort single words or
 # pages; both make the exit status 1. Notes are handled by the data path and leave it 0.
 KINDS: dict[str, Kind] = {
-    "annotation-error": Kind("error", "the annotation file cannot be used", "Correct the file, or name its format"),
+    "annotation-error": Kind(
+        "error", "the annotation file cannot be used", "Correct it, or name another: --annotation-path"
+    ),
     "missing-folder": Kind("error", "the split has annotations and no image folder", "Put its images there"),
     "missing-image": Kind("error", "annotated, and not in the folder", "Restore it; --fix drops the page"),
     "empty-file": Kind("error", "the image has no bytes", "Copy it again; --fix drops the page"),
     "unreadable-image": Kind("error", "not an image that can be opened", "Replace it; --fix drops the page"),
     "truncated-image": Kind("error", "the end of the image is missing", "Copy it again; --fix drops the page"),
-    "too-many-pixels": Kind("error", "more pixels than the limit", "Scale the image down, or raise the pixel limit"),
+    "too-many-pixels": Kind("error", "more pixels than the limit", "Scale it down, or raise --max-pixels"),
     "leaked-image": Kind("error", "the same image in two splits: the score is too good", "Remove it from one split"),
     "other-frame": Kind("error", "EXIF page, polygons drawn on the other frame", "--fix turns them"),
     "bad-points": Kind("error", "points that are no polygon", "Draw the word again; --fix drops it"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from ocr.atomic import replacing
 from ocr.errors import ConfigError
 from ocr.formats import Annotations, Page, Word, write_native
 from ocr.formats.validate import fault_of
@@ -21,6 +23,18 @@ from ocr.tools.doctor.findings import Report, Split
 from ocr.tools.doctor.images import ImageFacts
 from ocr.tools.doctor.polygons import Points, clipped, is_out, is_sound, repaired
 
+RECORD_NAME = "doctor.json"
+# What can be done to a page or a word, as it is told of one.
+ACTIONS = {
+    "page-dropped": ("page", "dropped"),
+    "word-dropped": ("word", "dropped"),
+    "turned": ("page", "turned"),
+    "page-size-set": ("page size", "set"),
+    "repaired": ("word", "repaired"),
+    "clipped": ("word", "clipped"),
+    "text-quoted": ("text", "quoted"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -29,17 +43,18 @@ class Change:
     split: str
     image: str
     word: str | None
-    action: str  # page-dropped, word-dropped, turned, page-size-set, repaired, clipped, text-quoted
+    action: str  # of ACTIONS
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class FixSummary:
-    """The files that were written, the splits that could not be, and every change."""
+    """The files that were written, the splits that could not be, every change, and the file that lists them."""
 
     written: tuple[Path, ...]
     skipped: tuple[str, ...]
     changes: tuple[Change, ...]
+    record: Path
 
     def counts(self) -> dict[str, int]:
         """How often each action was taken."""
@@ -60,19 +75,31 @@ class FixSummary:
 
 
 def write_fixed(report: Report, target: Path) -> FixSummary:
-    """Write `target/jsons/<split>.json` for every split that could be read, and link its images beside it."""
+    """Write `target/jsons/<split>.json` for every split that could be read, and link its images beside it.
+
+    `target/doctor.json` lists the changes, and says which files a later call may replace.
+    """
     sources = [(split, split.annotations) for split in report.splits if split.annotations is not None]
     files = [target / "jsons" / f"{split.name}.json" for split, _ in sources]
+    record = target / RECORD_NAME
     for file in files:
         _refuse_sources(file, [Path(source.path) for _, source in sources])
+    _refuse_others(record, files)
+    for split, _ in sources:
+        _refuse_other_images(split, target)
     expected = "raw" if report.annotation_frame == "raw" else "upright"
     changes: list[Change] = []
-    for file, (split, source) in zip(files, sources, strict=True):
-        pages = _fix_pages(split, source, expected, changes)
+    fixed = [_fix_pages(split, source, expected, changes) for split, source in sources]
+    skipped = tuple(split.name for split in report.splits if split.annotations is None)
+    summary = FixSummary(tuple(files), skipped, tuple(changes), record)
+    if files:
+        # First, so that a run that was interrupted can be run again.
+        with replacing(record) as stream:
+            stream.write(summary.to_json().encode())
+    for file, (split, _), pages in zip(files, sources, fixed, strict=True):
         write_native(Annotations(str(file), "native", pages), file)
         _link_images(split, target)
-    skipped = tuple(split.name for split in report.splits if split.annotations is None)
-    return FixSummary(tuple(files), skipped, tuple(changes))
+    return summary
 
 
 def _refuse_sources(file: Path, sources: list[Path]) -> None:
@@ -82,10 +109,33 @@ def _refuse_sources(file: Path, sources: list[Path]) -> None:
             raise ConfigError(f"--fix {file.parents[1]} would write {file} over its source {source}: name a new folder")
 
 
+def _refuse_others(record: Path, files: Sequence[Path]) -> None:
+    """Only what an earlier call wrote may be replaced; the record names it."""
+    try:
+        document = json.loads(record.read_bytes())
+        own = {Path(written).name for written in document["written"]} | {record.name}
+    except (OSError, ValueError, LookupError, TypeError):
+        own = set()  # No record, or something else of its name, such as a report.
+    for file in (record, *files):
+        if file.name not in own and file.exists():
+            raise ConfigError(
+                f"--fix {record.parent} would replace {file}, which it did not write: name another folder, or remove it"
+            )
+
+
+def _refuse_other_images(split: Split, target: Path) -> None:
+    link = target / "images" / split.name
+    if (link.exists() or link.is_symlink()) and link.resolve() != split.folder.resolve():
+        raise ConfigError(
+            f"--fix {target} would put the annotations of {split.folder} beside the images of {link.resolve()}: "
+            f"name another folder, or remove {link}"
+        )
+
+
 def _link_images(split: Split, target: Path) -> None:
     """With a link to the images the copy is a dataset of its own; the folder itself stays, so maps never mix."""
     link = target / "images" / split.name
-    if not link.exists() and not link.is_symlink():
+    if not link.exists():
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(split.folder.resolve(), target_is_directory=True)
 

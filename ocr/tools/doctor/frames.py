@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ocr.errors import ConfigError
 from ocr.geometry.orientation import frame_by_geometry, orientation_matrix
 from ocr.geometry.polygons import move_points
-from ocr.pipeline.decode import FRAMES
+from ocr.pipeline.decode import DAMAGE, FRAMES
 from ocr.tools.doctor.images import ImageFacts, read_upright
 
 Outlines = Sequence[NDArray[np.float64]]
@@ -28,11 +28,15 @@ CLEAR_RATIO = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The frame the polygons are evidently in (None: nothing tells), why, and the frame training would take."""
+    """The frame the polygons are evidently in (None: nothing tells), why, and the frame training would take.
+
+    `damaged` says that the page was decoded and that something is wrong with its bytes.
+    """
 
     frame: str | None
     evidence: str
     used: str
+    damaged: bool = False
 
     @property
     def best(self) -> str:
@@ -59,17 +63,27 @@ def judge_frame(
     if by_size and by_bounds in (None, by_size):
         return Verdict(by_size, "the annotation's page size is that of this frame", used)
     # One stray vertex is enough to tip the bounds, so the pixels are asked there too.
-    by_pixels = frame_by_pixels(facts, outlines)
+    by_pixels, damaged = _ask_pixels(facts, outlines)
     if by_pixels:
-        return Verdict(by_pixels, "the text lies under the polygons in this frame only", used)
+        return Verdict(by_pixels, "the text lies under the polygons in this frame only", used, damaged)
     if by_bounds and not by_size:
-        return Verdict(by_bounds, "the polygons fit into this frame only", used)
-    return Verdict(None, "page size and bounds contradict each other" if by_size else "both frames fit", used)
+        return Verdict(by_bounds, "the polygons fit into this frame only", used, damaged)
+    reason = "page size and bounds contradict each other" if by_size else "both frames fit"
+    return Verdict(None, reason, used, damaged)
 
 
-def frame_by_pixels(facts: ImageFacts, outlines: Outlines) -> str | None:
+def _ask_pixels(facts: ImageFacts, outlines: Outlines) -> tuple[str | None, bool]:
+    """The frame by the pixels, if they can be had and tell, and whether the page is damaged."""
+    try:
+        page, complaint = read_upright(facts, EVIDENCE_SIDE)
+    except DAMAGE:
+        return None, True
+    return frame_by_pixels(page, facts, outlines), bool(complaint)
+
+
+def frame_by_pixels(page: NDArray[np.uint8], facts: ImageFacts, outlines: Outlines) -> str | None:
     """The frame in which the polygons clearly cover more edges, word by word; None where there is no clear winner."""
-    gray = read_upright(facts.path, EVIDENCE_SIDE, "L").astype(np.float32)
+    gray = np.asarray(cv2.cvtColor(page, cv2.COLOR_RGB2GRAY), dtype=np.float32)
     edges = np.abs(cv2.Sobel(gray, cv2.CV_32F, 1, 0)) + np.abs(cv2.Sobel(gray, cv2.CV_32F, 0, 1))
     width, height = facts.size_in("upright")
     scale = np.diag([gray.shape[1] / width, gray.shape[0] / height, 1.0])

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from ocr.errors import ImageError
 from ocr.geometry.orientation import upright_size
@@ -28,7 +29,6 @@ from ocr.pipeline.decode import (
 )
 
 PIXEL_LIMIT = Decode().max_pixels
-# What Pillow's readers raise on damaged bytes; anything else is a bug of ours.
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,41 +52,43 @@ class ImageFacts:
         return self.raw_size if frame == "raw" else upright_size(self.orientation, *self.raw_size)
 
 
-def inspect_image(path: Path, *, deep: bool = False) -> ImageFacts:
+def inspect_image(path: Path, *, deep: bool = False, max_pixels: int = PIXEL_LIMIT) -> ImageFacts:
     """Header, orientation and end of one file; `deep` decodes every pixel too."""
     facts = ImageFacts(path, path.stat().st_size)
     if not facts.byte_count:
         return replace(facts, problem="empty-file", detail="0 bytes")
     try:
-        header = _open_header(path)
-    except Image.DecompressionBombError as error:
-        return replace(facts, problem="too-many-pixels", detail=str(error))
+        header = _open_header(path, max_pixels)
     except ImageError:
         with path.open("rb") as file:
             detail = f"{facts.byte_count} bytes starting {file.read(8)!r} that neither Pillow nor OpenCV knows"
         return replace(facts, problem="unreadable-image", detail=detail)
     (width, height), facts = header.raw_size, replace(facts, raw_size=header.raw_size, orientation=header.orientation)
-    if width * height > PIXEL_LIMIT:
-        return replace(facts, problem="too-many-pixels", detail=f"{width} x {height}, the limit is {PIXEL_LIMIT}")
+    if width * height > max_pixels:
+        return replace(facts, problem="too-many-pixels", detail=f"{width} x {height}, the limit is {max_pixels}")
     if min(width, height) < MIN_SIDE:
         return replace(facts, problem="unreadable-image", detail=f"{width} x {height} pixels cannot hold text")
     problem, detail = _check_pixels(path, header, deep)
     return replace(facts, problem=problem, detail=detail)
 
 
-def _open_header(path: Path) -> Header:
+def _open_header(path: Path, max_pixels: int) -> Header:
     """Read the first bytes only; the pipeline's own reader, which takes the whole file, has the last word."""
     try:
         with Image.open(path) as image:
-            orientation = image.getexif().get(ORIENTATION_TAG, 1)
-            orientation = orientation if orientation in range(1, 9) else 1
-            # Pillow turns TIFF pages upright by itself and reports the upright size.
-            size = upright_size(orientation, *image.size) if image.format == "TIFF" else image.size
-            return Header(image.format or "", image.mode, size, orientation)
-    except Image.DecompressionBombError:
-        raise
+            header = Header(image.format or "", image.mode, image.size, 1)
+            if image.width * image.height > max_pixels or min(image.size) < MIN_SIDE:
+                return header
+            # For the tags of a PNG Pillow would decode all of it.
+            if header.format != "PNG":
+                orientation = image.getexif().get(ORIENTATION_TAG, 1)
+                orientation = orientation if orientation in range(1, 9) else 1
+                # Pillow turns TIFF pages upright by itself and reports the upright size.
+                size = upright_size(orientation, *image.size) if header.format == "TIFF" else image.size
+                return replace(header, raw_size=size, orientation=orientation)
     except DAMAGE:
-        return read_header(path.read_bytes(), str(path), PIXEL_LIMIT)
+        pass
+    return read_header(path.read_bytes(), str(path), max_pixels)
 
 
 def _check_pixels(path: Path, header: Header, deep: bool) -> tuple[str | None, str]:
@@ -146,12 +148,17 @@ def same_bytes(images: Iterable[ImageFacts]) -> list[list[ImageFacts]]:
     return groups
 
 
-def read_upright(path: Path, longest_side: int, mode: str = "RGB") -> NDArray[np.uint8]:
-    """The upright page, its longest side at most `longest_side`; JPEGs are decoded at about that scale."""
-    with Image.open(path) as image:
-        scale = min(1.0, longest_side / max(image.size))
-        target = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-        image.draft(mode, target)
-        page = ImageOps.exif_transpose(image).convert(mode)
-    page.thumbnail((longest_side, longest_side), Image.Resampling.BOX)
-    return np.asarray(page)
+def read_upright(facts: ImageFacts, longest_side: int) -> tuple[NDArray[np.uint8], str]:
+    """The upright page in RGB, its longest side at most `longest_side`, and what a strict decoder said against it.
+
+    The pixels are those of training, damaged pages included; a page that training cannot decode raises one of DAMAGE.
+    """
+    data = facts.path.read_bytes()
+    # Whether the page is too large was judged when its header was read.
+    header = read_header(data, str(facts.path), facts.raw_size[0] * facts.raw_size[1])
+    page, complaint = decode_pixels(data, header, str(facts.path), longest_side)
+    scale = longest_side / max(page.shape[:2])
+    if scale < 1:
+        height, width = (max(1, round(side * scale)) for side in page.shape[:2])
+        page = np.asarray(cv2.resize(page, (width, height), interpolation=cv2.INTER_AREA), dtype=np.uint8)
+    return page, complaint

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ocr.tools.doctor.findings import KINDS, Finding, Report, Severity, printable
-from ocr.tools.doctor.fix import FixSummary
+from ocr.tools.doctor.fix import ACTIONS, FixSummary
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
@@ -30,8 +30,11 @@ def print_fix(summary: FixSummary, console: Console) -> None:
         console.print(Text.assemble("wrote ", (str(path), "cyan")), soft_wrap=True)
     for split in summary.skipped:
         console.print(Text(f"{split} could not be read, so nothing was written for it", "yellow"))
-    counts = ", ".join(f"{count} {action.replace('-', ' ')}" for action, count in summary.counts().items())
-    console.print(Text(f"{counts or 'nothing to change'}."))
+    done = [(count, *ACTIONS[action]) for action, count in summary.counts().items()]
+    counts = ", ".join(f"{plural(count, noun)} {verb}" for count, noun, verb in done)
+    if summary.written and counts:
+        counts = f"{counts}: {summary.record} lists all"
+    console.print(Text(f"{counts or 'nothing to change'}."), soft_wrap=True)
 
 
 def plural(count: int, noun: str) -> str:
@@ -86,7 +89,7 @@ def _print_kind(console: Console, kind: str, findings: list[Finding], examples: 
         place = finding.place if finding.image else finding.split
         console.print(Text.assemble("  ", (place, "cyan"), f"  {printable(finding.detail)}"), soft_wrap=True)
     if len(findings) > examples:
-        console.print(Text(f"  and {len(findings) - examples} more", "dim"))
+        console.print(Text(f"  and {len(findings) - examples} more; --json lists all", "dim"))
 
 
 def _verdict(report: Report) -> Text:

@@ -129,6 +129,52 @@ def test_a_hard_link_to_the_source_is_refused_too(dataset: SmallDataset, tmp_pat
         write_fixed(report, tmp_path / "fixed")
 
 
+def test_annotations_that_the_doctor_did_not_write_are_never_replaced(dataset: SmallDataset, tmp_path: Path) -> None:
+    dataset.add()
+    other = SmallDataset(tmp_path / "other")
+    other.add("b.jpg")
+    other.write()
+    report = dataset.examine()
+    before = digests(tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"would replace .*other/jsons/train\.json, .*name another folder, or remove it"
+    ):
+        write_fixed(report, other.root)
+    assert digests(tmp_path) == before
+
+
+def test_only_what_the_record_names_is_replaced(sick: SmallDataset, tmp_path: Path) -> None:
+    target = tmp_path / "fixed"
+    first = write_fixed(sick.examine(splits=["train"]), target)
+    assert json.loads((target / "doctor.json").read_text()) == json.loads(first.to_json())
+    assert write_fixed(sick.examine(splits=["train"]), target).written == first.written
+    (target / "jsons" / "val.json").write_text("precious")
+    with pytest.raises(ConfigError, match=r"would replace .*val\.json"):
+        write_fixed(sick.examine(), target)
+    assert (target / "jsons" / "val.json").read_text() == "precious"
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "not JSON", '{"written": 3}'])
+def test_another_file_of_the_name_of_the_record_is_kept(dataset: SmallDataset, tmp_path: Path, content: str) -> None:
+    dataset.add()
+    (tmp_path / "fixed").mkdir()
+    (tmp_path / "fixed" / "doctor.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"would replace .*doctor\.json"):
+        write_fixed(dataset.examine(), tmp_path / "fixed")
+    assert (tmp_path / "fixed" / "doctor.json").read_text() == content
+
+
+def test_annotations_are_not_put_beside_the_images_of_another_dataset(dataset: SmallDataset, tmp_path: Path) -> None:
+    dataset.add()
+    other = SmallDataset(tmp_path / "other")
+    other.add("b.jpg")
+    write_fixed(other.examine(), tmp_path / "fixed")
+    before = digests(tmp_path)
+    with pytest.raises(ConfigError, match=r"beside the images of .*other/images/train: name another folder"):
+        write_fixed(dataset.examine(), tmp_path / "fixed")
+    assert digests(tmp_path) == before | digests(dataset.root)
+
+
 def test_a_split_that_could_not_be_read_is_skipped_and_named(dataset: SmallDataset, tmp_path: Path) -> None:
     dataset.add()
     dataset.pages["test"] = {}

@@ -4,6 +4,7 @@ import shutil
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from doctor_data import SmallDataset, kinds
 from PIL import Image
 
 from ocr.errors import ConfigError, DataError
-from ocr.tools.doctor import KINDS, examine
+from ocr.tools.doctor import KINDS, examine, write_html
+
+NAN = float("nan")
 
 
 def test_sound_data_is_ok_and_exits_with_0(dataset: SmallDataset) -> None:
@@ -126,13 +129,42 @@ def test_a_decompression_bomb_is_reported_and_not_opened(dataset: SmallDataset, 
     assert kinds(dataset.examine()) == ["too-many-pixels"]
 
 
-def test_the_pixel_limit_holds_where_pillow_has_none(dataset: SmallDataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = dataset.add("a.png")
-    Image.new("1", (15_000, 12_000)).save(path)
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
-    report = dataset.examine(deep=True)
+@pytest.mark.parametrize("name", ["a.png", "a.jpg"])
+def test_a_large_page_is_let_through_by_raising_the_limit(dataset: SmallDataset, name: str) -> None:
+    dataset.add(name, size=(200, 120))
+    report = dataset.examine(deep=True, max_pixels=23_999)
     assert kinds(report) == ["too-many-pixels"]
-    assert "15000 x 12000" in report.findings[0].message
+    assert "200 x 120, the limit is 23999. Scale it down, or raise --max-pixels" in report.findings[0].message
+    assert dataset.examine(deep=True, max_pixels=24_000).findings == ()
+
+
+def test_no_word_of_a_page_over_the_limit_is_drawn_on_it(dataset: SmallDataset, tmp_path: Path) -> None:
+    dataset.add("a.jpg", words={"1": {"points": [[20, 30], [80, 30], [20, 50], [80, 50]]}})
+    report = dataset.examine(max_pixels=1000)
+    assert kinds(report) == ["too-many-pixels", "self-intersecting"]
+    write_html(report, tmp_path / "report.html")
+    assert "data:image" not in (tmp_path / "report.html").read_text()
+
+
+def test_the_tag_of_a_png_is_read_before_and_behind_its_pixels(dataset: SmallDataset) -> None:
+    path = dataset.add("a.png", orientation=6)
+    assert dataset.examine().splits[0].images["a.png"].orientation == 6
+    data = path.read_bytes()
+    start = data.index(b"eXIf") - 4
+    end = start + 12 + int.from_bytes(data[start : start + 4], "big")
+    path.write_bytes(data[:start] + data[end:-12] + data[start:end] + data[-12:])
+    assert dataset.examine().splits[0].images["a.png"].orientation == 6
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("workers", 0), ("workers", -1), ("size", 0), ("min_text_size", -0.5), ("min_text_size", NAN), ("max_pixels", 0)],
+)
+def test_numbers_that_make_no_sense_are_refused(dataset: SmallDataset, option: str, value: float) -> None:
+    dataset.add()
+    options: dict[str, Any] = {"show_progress": False, option: value}
+    with pytest.raises(ConfigError, match=rf"{option}={value} \(--{option.replace('_', '-')}\) is too small"):
+        examine(dataset.write(), **options)
 
 
 def test_the_same_image_twice_in_a_split_is_a_warning(dataset: SmallDataset) -> None:
@@ -208,7 +240,9 @@ def test_a_split_without_an_annotation_file_is_found(dataset: SmallDataset) -> N
     report = dataset.examine()
     dataset.json_path().unlink()
     assert report.ok
-    assert kinds(examine(dataset.root, show_progress=False)) == ["annotation-error"]
+    report = examine(dataset.root, show_progress=False)
+    assert kinds(report) == ["annotation-error"]
+    assert "name another: --annotation-path" in report.findings[0].message
 
 
 def test_one_split_is_examined_by_its_folder_and_annotation_path(dataset: SmallDataset, tmp_path: Path) -> None:

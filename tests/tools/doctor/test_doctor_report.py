@@ -67,7 +67,7 @@ def test_the_json_has_stable_keys(report: Report) -> None:
 def test_the_terminal_shows_counts_a_few_examples_and_the_sum(report: Report) -> None:
     text = on_terminal(report)
     assert re.search(r"out-of-page +warning +30 +·", text)
-    assert "and 27 more" in text
+    assert "and 27 more; --json lists all" in text
     assert "3 errors, 31 warnings: something is wrong." in text
     assert len(text.splitlines()) < 50
 
@@ -102,8 +102,8 @@ def test_the_repairs_are_told_by_file_and_count(report: Report, tmp_path: Path) 
     print_fix(write_fixed(report, tmp_path / "fixed"), console)
     text = console.export_text()
     assert f"wrote {tmp_path / 'fixed' / 'jsons' / 'train.json'}" in text
-    assert "30 clipped" in text
-    assert "1 page dropped" in text
+    assert "30 words clipped, 1 word repaired, 1 word dropped, 1 page dropped, 1 page turned: " in text
+    assert f"{tmp_path / 'fixed' / 'doctor.json'} lists all." in text
 
 
 def test_a_split_without_repairs_says_so(dataset: SmallDataset, tmp_path: Path) -> None:

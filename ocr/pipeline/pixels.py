@@ -1,0 +1,78 @@
+"""The random stages of the suffix that change pixels and leave every polygon where it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import cv2
+import numpy as np
+import simplejpeg
+
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.stage import SHARE, Chance, Range
+
+# Pixels; a narrower Gaussian changes nothing.
+LEAST_SIGMA = 0.2
+
+
+class RandomPixels(Chance):
+    """A random stage that leaves every polygon where it is."""
+
+    __slots__ = ()
+    moves_geometry = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColourJitter(RandomPixels):
+    """Change brightness, contrast and saturation, each by up to its share, in one matrix product."""
+
+    brightness: float = 0.2
+    contrast: float = 0.2
+    saturation: float = 0.2
+    p: float = 0.5
+    ranges: ClassVar = {"brightness": SHARE, "contrast": SHARE, "saturation": SHARE}
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        if rng.random() >= self.p:
+            return sample
+        brightness, contrast, saturation = (
+            1 + rng.uniform(-share, share) for share in (self.brightness, self.contrast, self.saturation)
+        )
+        gray = np.tile([0.299, 0.587, 0.114], (3, 1))
+        colours = brightness * contrast * (saturation * np.eye(3) + (1 - saturation) * gray)
+        shift = 127.5 * (1 - contrast)
+        image = cv2.transform(sample.image, np.column_stack([colours, [shift] * 3]))
+        return replace(sample, image=np.asarray(image))
+
+
+@dataclass(frozen=True, slots=True)
+class RandomBlur(RandomPixels):
+    """Blur with a Gaussian of up to `sigma` pixels."""
+
+    sigma: float = 1.2
+    p: float = 0.2
+    ranges: ClassVar = {"sigma": Range(LEAST_SIGMA)}
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        if rng.random() >= self.p:
+            return sample
+        return replace(sample, image=cv2.GaussianBlur(sample.image, (0, 0), rng.uniform(LEAST_SIGMA, self.sigma)))
+
+
+@dataclass(frozen=True, slots=True)
+class JpegNoise(RandomPixels):
+    """Leave the traces of a JPEG of quality `worst` to `best`."""
+
+    worst: int = 40
+    best: int = 90
+    p: float = 0.2
+    ranges: ClassVar = {"worst": Range(1, 100, whole=True), "best": Range(1, 100, whole=True)}
+    ascending: ClassVar = ("worst", "best")
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        if rng.random() >= self.p:
+            return sample
+        quality = int(rng.integers(self.worst, self.best + 1))
+        encoded = simplejpeg.encode_jpeg(np.ascontiguousarray(sample.image), quality, "RGB", "420")
+        return replace(sample, image=simplejpeg.decode_jpeg(encoded, "RGB"))
