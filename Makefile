@@ -21,13 +21,13 @@ $(READY): requirements.lock pyproject.toml
 
 setup: $(READY)  ## install everything into .venv, once
 
-demo: $(READY)  ## make pages, check them, draw their maps, time an epoch (all in data/demo)
-	$(BIN)/ocr synth $(DEMO) --train 64 --val 24 --seed 0 --overwrite
+demo: $(READY)  ## make receipts, check them, train the lite detector on them, draw what it finds (all in data/demo)
+	$(BIN)/ocr synth $(DEMO) --train 192 --val 32 --seed 0 --overwrite
 	$(BIN)/ocr doctor $(DEMO) --html $(DEMO)/doctor.html
-	$(BIN)/python scripts/preprocess_maps.py dataset_base_path=$(DEMO)
-	$(BIN)/ocr preview $(DEMO) $(DEMO)/preview_val.png
 	$(BIN)/ocr preview $(DEMO) $(DEMO)/preview_train.png --split train
-	$(BIN)/python benchmarks/cold_epoch.py --data $(DEMO) --rounds 2
+	$(BIN)/ocr train experiment=demo dataset_base_path=$(DEMO) output_dir=$(DEMO)/run hydra.run.dir=$(DEMO)/run
+	$(BIN)/ocr test experiment=demo dataset_base_path=$(DEMO) hydra.run.dir=$(DEMO)/run checkpoint_path=$(DEMO)/run/checkpoints/best.ckpt
+	$(BIN)/ocr predict experiment=demo hydra.run.dir=$(DEMO)/run checkpoint_path=$(DEMO)/run/checkpoints/best.ckpt images=$(DEMO)/images/val out=$(DEMO)/predictions
 
 test: $(READY)  ## run all tests, with the coverage of ocr/
 	$(BIN)/python -m coverage erase
@@ -43,6 +43,8 @@ check: $(READY)  ## ruff and mypy --strict
 bench: $(READY)  ## the benchmarks: make bench DATA=DIR (default: synthetic pages)
 	$(BIN)/python benchmarks/maps.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/cold_epoch.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/boxes.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/scores.py
 	$(BIN)/python benchmarks/synth.py
 
 lock: $(READY)  ## pin the newest versions that go together into requirements.lock

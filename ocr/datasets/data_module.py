@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import lightning
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from ocr.pipeline.build import build_dataset
+from ocr.pipeline.build import build_dataset, make
 from ocr.pipeline.loader import EpochLoader
 from ocr.pipeline.order import EpochBatches
 
@@ -41,7 +40,7 @@ class OCRDataModule(lightning.LightningDataModule):
             rank=trainer.global_rank if trainer else 0,
             ranks=trainer.world_size if trainer else 1,
         )
-        return EpochLoader(dataset, batches, collate_fn=instantiate(self.config.collate_fn), **settings)
+        return EpochLoader(dataset, batches, collate_fn=make(self.config.collate_fn, "collate_fn"), **settings)
 
     def train_dataloader(self) -> EpochLoader:
         return self.loader("train")

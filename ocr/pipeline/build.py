@@ -25,12 +25,17 @@ def build_dataset(config: DictConfig, split: str) -> Any:
             f"datasets.{name} is null, and {split} is asked for. Describe the split as in "
             f"configs/data/base.yaml, or do not ask for it (splits=[...] of scripts/preprocess_maps.py)"
         )
+    return make(config.datasets[name], f"datasets.{name}")
+
+
+def make(node: DictConfig, name: str, **settings: Any) -> Any:
+    """Instantiate a node of the config; an error of ours keeps its type and gets the node's name."""
     try:
-        return instantiate(config.datasets[name])
+        return instantiate(node, **settings)
     except InstantiationException as error:
         if isinstance(error.__cause__, GlyphFeedError):
-            raise type(error.__cause__)(f"datasets.{name}: {error.__cause__}") from error
-        raise ConfigError(f"datasets.{name} cannot be made: {error}") from error
+            raise type(error.__cause__)(f"{name}: {error.__cause__}") from error
+        raise ConfigError(f"{name} cannot be made: {error}") from error
 
 
 def build_dataloader(config: DictConfig, split: str) -> torch.utils.data.DataLoader[Batch | None]:
@@ -46,7 +51,7 @@ def build_dataloader(config: DictConfig, split: str) -> torch.utils.data.DataLoa
     generator = torch.Generator().manual_seed(config.seed)
     return torch.utils.data.DataLoader(
         dataset,
-        collate_fn=instantiate(config.collate_fn),
+        collate_fn=make(config.collate_fn, "collate_fn"),
         generator=generator,
         **{str(key): value for key, value in settings.items()},
     )

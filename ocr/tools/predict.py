@@ -11,17 +11,18 @@ from typing import Any
 import lightning
 import numpy as np
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import track
 
 from ocr.atomic import replacing
 from ocr.datasets.ocr_dataset import OCRDataset
+from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError
 from ocr.evaluation.boxes import BoxPool, Detections
 from ocr.lightning_modules.callbacks.drawings import draw_page, write_picture
 from ocr.pipeline.batch import Batch
+from ocr.pipeline.build import make
 from ocr.tools.train import trained_module
 
 
@@ -32,7 +33,7 @@ def predict(config: DictConfig, console: Console) -> Path:
     module = trained_module(config).eval()
     fabric = lightning.Fabric(accelerator=config.trainer.accelerator, devices=1, precision=config.trainer.precision)
     model = fabric.setup_module(module.model)
-    transform = instantiate(config.transforms.val_transform)
+    transform = make(config.transforms.val_transform, "transforms.val_transform")
     dataset = OCRDataset(
         config.images, None, transform, image_loading_config=config.decode, on_bad_sample=config.on_bad_sample
     )
@@ -40,7 +41,7 @@ def predict(config: DictConfig, console: Console) -> Path:
         dataset,
         config.dataloaders.val_dataloader.batch_size,
         num_workers=config.dataloaders.val_dataloader.num_workers,
-        collate_fn=instantiate(config.collate_fn),
+        collate_fn=make(config.collate_fn, "collate_fn"),
     )
     found: dict[str, tuple[Batch, int, Detections]] = {}
     waiting: list[Batch] = []
@@ -56,8 +57,14 @@ def predict(config: DictConfig, console: Console) -> Path:
     out = Path(config.out)
     _write(out, found, config.draw, dataset)
     boxes = sum(len(detections) for *_, detections in found.values())
-    skipped = dataset.ledger.files("skipped")
-    console.print(f"{boxes} boxes on {len(found)} pages: {out}" + (f" ({len(skipped)} skipped)" if skipped else ""))
+    console.print(f"{boxes} boxes on {len(found)} pages: {out}", highlight=False)
+    left_out = sum(detections.left_out for *_, detections in found.values())
+    for what, count in (
+        ("pages skipped", len(dataset.ledger.files("skipped"))),
+        ("boxes over max_candidates", left_out),
+    ):
+        if count:
+            console.print(f"[yellow]{count} {what}")
     return out
 
 
@@ -90,9 +97,7 @@ def _write(out: Path, found: dict[str, tuple[Batch, int, Detections]], draw: boo
 
 
 def _draw(folder: Path, found: dict[str, tuple[Batch, int, Detections]], dataset: OCRDataset) -> None:
-    upright = OCRDataset(
-        dataset.source.folder, None, instantiate({"_target_": "ocr.datasets.DBTransforms", "transforms": []})
-    )
+    upright = OCRDataset(dataset.source.folder, None, DBTransforms([]))
     indices = {entry.filename: index for index, entry in enumerate(upright.source.entries)}
     for name, (*_, detections) in track(found.items(), "drawing", transient=True):
         page = upright.page(indices[name]).image

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 
@@ -11,6 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from ocr.errors import GlyphFeedError
+
+# Before torch is loaded: threads that wait for work by spinning take the cores from the loader's workers.
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 
 def run(job: str, config: DictConfig) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import lightning
 import numpy as np
 import torch
-from hydra.utils import instantiate
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 from rich.console import Console
@@ -25,6 +24,7 @@ from ocr.evaluation import HmeanIoU
 from ocr.evaluation.boxes import BoxesFromMap
 from ocr.geometry.polygons import Polygons
 from ocr.lightning_modules.ocr_pl import truth_on_page
+from ocr.pipeline.build import make
 from ocr.tools.train import trained_module
 
 NAMES = ("thresh", "box_thresh", "unclip_ratio")
@@ -46,7 +46,7 @@ def sweep(config: DictConfig, console: Console) -> dict[str, float]:
     if not all(grid.values()):
         raise ConfigError(f"grid={grid}: every one of {', '.join(NAMES)} needs at least one value")
     pages = predict_maps(config, console)
-    boxes: BoxesFromMap = instantiate(config.boxes)
+    boxes: BoxesFromMap = make(config.boxes, "boxes")
     scores = np.zeros(tuple(len(values) for values in grid.values()))
     combinations = list(product(*(range(len(values)) for values in grid.values())))
     with ThreadPoolExecutor() as threads:

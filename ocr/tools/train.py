@@ -8,7 +8,6 @@ from typing import Any
 
 import lightning
 import torch
-from hydra.utils import instantiate
 from lightning.pytorch.callbacks import ModelCheckpoint
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -17,6 +16,7 @@ from rich.table import Table
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError
 from ocr.lightning_modules.ocr_pl import OCRPLModule
+from ocr.pipeline.build import make
 
 
 def train(config: DictConfig, console: Console) -> dict[str, float]:
@@ -64,22 +64,27 @@ def test(config: DictConfig, console: Console) -> dict[str, float]:
 def build_module(config: DictConfig) -> OCRPLModule:
     """The detector, its loss and its scores."""
     return OCRPLModule(
-        model=instantiate(config.model),
-        loss=instantiate(config.loss),
-        boxes=instantiate(config.boxes),
-        optimizer=instantiate(config.optimizer),
+        model=make(config.model, "model"),
+        loss=make(config.loss, "loss"),
+        boxes=make(config.boxes, "boxes"),
+        optimizer=make(config.optimizer, "optimizer"),
         schedule=OmegaConf.to_container(config.schedule, resolve=True),  # type: ignore[arg-type]
-        normalization=instantiate(config.transforms.normalization),
+        normalization=make(config.transforms.normalization, "transforms.normalization"),
         cleval=config.cleval,
     )
 
 
 def build_trainer(config: DictConfig, training: bool = True) -> lightning.Trainer:
     """Lightning's trainer with the callbacks and loggers of the config; without them where nothing is trained."""
-    callbacks = [instantiate(node) for node in config.callbacks.values() if node] if training else []
-    loggers: Any = [instantiate(node) for node in config.logger.values() if node] if training else False
-    trainer: lightning.Trainer = instantiate(
-        config.trainer, callbacks=callbacks, logger=loggers, enable_checkpointing=training, _convert_="object"
+    callbacks = [make(node, f"callbacks.{name}") for name, node in config.callbacks.items() if node] if training else []
+    loggers: Any = [make(node, f"logger.{name}") for name, node in config.logger.items() if node] if training else False
+    trainer: lightning.Trainer = make(
+        config.trainer,
+        "trainer",
+        callbacks=callbacks,
+        logger=loggers,
+        enable_checkpointing=training,
+        _convert_="object",
     )
     return trainer
 

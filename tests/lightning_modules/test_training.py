@@ -155,3 +155,8 @@ def test_an_empty_validation_split_is_an_error_before_the_first_step(dataset_fol
 def test_a_missing_checkpoint_is_named_with_its_setting(synthetic, tmp_path):
     with pytest.raises(ConfigError, match=r"resume=nowhere\.ckpt is not a file"):
         train(settings(synthetic, tmp_path, "resume=nowhere.ckpt"), Console())
+
+
+def test_an_unknown_encoder_is_named_with_near_ones(synthetic, tmp_path):
+    with pytest.raises(ConfigError, match=r"model: .*resnet81.*resnet18"):
+        train(settings(synthetic, tmp_path, "model.encoder=resnet81"), Console())
