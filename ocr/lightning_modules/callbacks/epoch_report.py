@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import lightning
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -71,11 +72,12 @@ class EpochReport(lightning.Callback):
                 self.console.print(f"[yellow]max_candidates left out {pl_module.left_out} boxes of the validation")
 
     def _table(self, epoch: int, row: dict[str, float], seconds: float) -> Table:
-        table = Table(title=f"Epoch {epoch}", title_justify="left")
+        # No lines between the columns: all of them fit a terminal of 80.
+        table = Table(title=f"Epoch {epoch}", title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
         for name in row:
-            table.add_column(name, justify="right")
-        cells = [
-            f"{value:.1f} s ({value / seconds:.0%})" if name in PARTS else f"{value:.3g}" for name, value in row.items()
-        ]
-        table.add_row(*cells)
+            table.add_column(name.removesuffix(" seconds"), justify="right", no_wrap=True)
+        table.add_row(
+            *(f"{value:.1f} s" if "seconds" in name or name in PARTS else f"{value:.3g}" for name, value in row.items())
+        )
+        table.add_row(*(f"{value / seconds:.0%}" if name in PARTS else "" for name, value in row.items()))
         return table
