@@ -9,8 +9,9 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from ocr.datasets import DBCollateFN, DBTransforms, OCRDataset
+from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, DataError
-from ocr.pipeline.build import build_dataloader, build_dataset
+from ocr.pipeline.build import build_dataset
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 PRIMARY = sorted(file.stem for file in CONFIGS.glob("*.yaml"))
@@ -37,7 +38,7 @@ def test_every_group_composes_and_instantiates(synthetic, group, name):
         dataset = build_dataset(composed, split)
         assert isinstance(dataset, OCRDataset)
         assert len(dataset) == pages
-        batch = next(iter(build_dataloader(composed_small(composed), split)))
+        batch = next(iter(OCRDataModule(composed_small(composed)).loader(split)))
         assert batch["images"].shape[:2] == (2, 3)
 
 
@@ -114,5 +115,5 @@ def test_a_value_of_the_wrong_type_is_an_error_that_names_the_split(synthetic):
 
 
 def test_fewer_pages_than_a_batch_are_not_dropped_in_silence(synthetic):
-    with pytest.raises(ConfigError, match=r"8 pages do not fill one batch of 16.*drop_last=false"):
-        build_dataloader(config(synthetic), "train")
+    with pytest.raises(ConfigError, match=r"8 pages do not fill a batch of 16.*drop_last=false"):
+        OCRDataModule(config(synthetic)).loader("train")

@@ -30,7 +30,7 @@ NAMES = {
     ],
     "ocr.pipeline.targets": ["Targets"],
     "ocr.pipeline.device": ["Normalize"],
-    "ocr.pipeline.build": ["build_dataset", "build_dataloader"],
+    "ocr.pipeline.build": ["build_dataset", "make"],
     "ocr.tools.synth": ["synthesize", "render_page"],
     "ocr.tools.doctor": ["examine", "write_fixed", "write_html"],
     "ocr.errors": [

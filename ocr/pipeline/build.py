@@ -1,16 +1,14 @@
-"""From config to datasets and loaders."""
+"""From config to datasets."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from ocr.errors import ConfigError, GlyphFeedError, near_names
-from ocr.pipeline.batch import Batch
 
 
 def build_dataset(config: DictConfig, split: str) -> Any:
@@ -36,22 +34,3 @@ def make(node: DictConfig, name: str, **settings: Any) -> Any:
         if isinstance(error.__cause__, GlyphFeedError):
             raise type(error.__cause__)(f"{name}: {error.__cause__}") from error
         raise ConfigError(f"{name} cannot be made: {error}") from error
-
-
-def build_dataloader(config: DictConfig, split: str) -> torch.utils.data.DataLoader[Batch | None]:
-    """A torch DataLoader over a split; only training is shuffled, by the seed."""
-    dataset = build_dataset(config, split)
-    settings = OmegaConf.to_container(config.dataloaders[f"{split}_dataloader"], resolve=True)
-    assert isinstance(settings, dict)
-    if settings.get("drop_last") and len(dataset) < settings["batch_size"]:
-        raise ConfigError(
-            f"{split}: {len(dataset)} pages do not fill one batch of {settings['batch_size']}, and drop_last=true "
-            f"drops what does not. Lower dataloaders.{split}_dataloader.batch_size, or set drop_last=false"
-        )
-    generator = torch.Generator().manual_seed(config.seed)
-    return torch.utils.data.DataLoader(
-        dataset,
-        collate_fn=make(config.collate_fn, "collate_fn"),
-        generator=generator,
-        **{str(key): value for key, value in settings.items()},
-    )

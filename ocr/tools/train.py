@@ -33,9 +33,10 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
     console.print(f"[bold]{config.model.encoder}[/] {module.model.extra_repr()}", highlight=False)
     trainer = build_trainer(config)
     trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
-    checkpoint = trainer.checkpoint_callback
-    if isinstance(checkpoint, ModelCheckpoint) and trainer.is_global_zero:
-        console.print(f"best: {checkpoint.best_model_path}\nlast: {checkpoint.last_model_path}", highlight=False)
+    if trainer.is_global_zero:
+        for callback in trainer.checkpoint_callbacks:
+            if isinstance(callback, ModelCheckpoint) and callback.best_model_path:
+                console.print(f"{Path(callback.best_model_path).stem}: {callback.best_model_path}", highlight=False)
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
 
 

@@ -114,6 +114,13 @@ def test_a_run_leaves_checkpoints_drawings_and_figures_and_reports_its_time(synt
     assert "best.ckpt" in shown.export_text()
 
 
+def test_the_last_checkpoint_is_of_the_last_epoch_also_when_it_is_not_the_best(synthetic, tmp_path):
+    config = settings(synthetic, tmp_path, "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=2")
+    fit(config, Losses())
+    epochs = {path.stem: torch.load(path, weights_only=True)["epoch"] for path in (tmp_path / "checkpoints").iterdir()}
+    assert epochs == {"best": 1, "last": 2}
+
+
 def test_the_epoch_report_sums_up_the_parts_of_the_epoch(synthetic, tmp_path, capsys):
     config = settings(synthetic, tmp_path, "trainer.max_epochs=2")
     trainer = fit(config, Losses())
