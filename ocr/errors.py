@@ -4,6 +4,7 @@ GlyphFeedError
 ├── ConfigError            a setting that cannot work; raised before the first image is read
 │   └── MissingExtraError  an optional library is not installed
 ├── OutputError            a file that cannot be written
+├── StageError             a stage or transform failed on a page
 └── DataError              something on disk is not what it should be
     ├── AnnotationError    an annotation file, or a word in it
     ├── ImageError         an image that cannot be read, or may not be
@@ -25,6 +26,10 @@ class MissingExtraError(ConfigError, ImportError):
 
 class OutputError(GlyphFeedError, OSError):
     """A file cannot be written."""
+
+
+class StageError(GlyphFeedError, RuntimeError):
+    """A stage or transform failed on a page; its own error is the cause."""
 
 
 class DataError(GlyphFeedError):

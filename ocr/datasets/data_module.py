@@ -8,8 +8,7 @@ import lightning
 from omegaconf import DictConfig
 
 from ocr.pipeline.build import build_dataset, make
-from ocr.pipeline.loader import EpochLoader
-from ocr.pipeline.order import EpochBatches
+from ocr.pipeline.loader import Loader
 
 
 class OCRDataModule(lightning.LightningDataModule):
@@ -26,27 +25,26 @@ class OCRDataModule(lightning.LightningDataModule):
             self._datasets[split] = build_dataset(self.config, split)
         return self._datasets[split]
 
-    def loader(self, split: str) -> EpochLoader:
+    def loader(self, split: str) -> Loader:
         """A loader of this rank's share of a split."""
-        dataset = self.dataset(split)
-        settings = dict(self.config.dataloaders[f"{split}_dataloader"])
         trainer = self.trainer
-        batches = EpochBatches(
-            len(dataset),
-            settings.pop("batch_size"),
-            shuffle=settings.pop("shuffle"),
-            drop_last=settings.pop("drop_last"),
+        return Loader(
+            self.dataset(split),
+            engine=self.config.data.engine,
+            batches_ahead=self.config.data.batches_ahead,
             seed=self.config.seed,
+            collate_fn=make(self.config.collate_fn, "collate_fn"),
+            device=trainer.strategy.root_device if trainer else None,
             rank=trainer.global_rank if trainer else 0,
             ranks=trainer.world_size if trainer else 1,
+            **self.config.dataloaders[f"{split}_dataloader"],
         )
-        return EpochLoader(dataset, batches, collate_fn=make(self.config.collate_fn, "collate_fn"), **settings)
 
-    def train_dataloader(self) -> EpochLoader:
+    def train_dataloader(self) -> Loader:
         return self.loader("train")
 
-    def val_dataloader(self) -> EpochLoader:
+    def val_dataloader(self) -> Loader:
         return self.loader("val")
 
-    def test_dataloader(self) -> EpochLoader:
+    def test_dataloader(self) -> Loader:
         return self.loader("test")

@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset
 
+from ocr.datasets.cut import choose_cut
 from ocr.datasets.transforms import DBTransforms, as_transforms
-from ocr.errors import ConfigError, DataError, near_names
+from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_names
 from ocr.formats.maps import maps_folder
-from ocr.pipeline.batch import Item, to_item
+from ocr.pipeline.batch import STACKED, Batch, Item, listed, lists, stacked, to_item
+from ocr.pipeline.cache import Cache
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.ledger import Ledger
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
+from ocr.pipeline.slots import Slot
 from ocr.pipeline.source import open_folder
-from ocr.pipeline.stage import refuse_random, run
+from ocr.pipeline.stage import run
 from ocr.pipeline.targets import StoredTargets, Targets
 
 log = logging.getLogger(__name__)
-CACHE_THE_PREFIX = "Keep the fixed part in memory instead: preload_images=true"
 
 
 class OCRDataset(Dataset[Item | None]):
     """Pages of a folder with their maps; `dataset[i]` is a dictionary of tensors and what is known of the page.
 
     With `on_bad_sample="skip"` a page that cannot be read is None, which `DBCollateFN` leaves out. What happened
-    to every sample of the epoch is in `dataset.ledger`, also when worker processes did the work.
+    to every sample of the epoch is in `dataset.ledger`, also when worker processes did the work. `cache` keeps the
+    fixed part: "prefix" the page at the cut, "batch" everything to the batch, "auto" as much as is fixed. The options
+    `preload_maps`, `preload_images`, `prenormalize_images` and `cache_transformed_tensors` are views of it.
     """
 
     def __init__(
@@ -52,21 +55,19 @@ class OCRDataset(Dataset[Item | None]):
         targets: Targets | None = None,
         use_stored_maps: bool = True,
         seed: int = 0,
+        cache: str = "off",
+        cache_folder: str | os.PathLike[str] | None = None,
+        cache_max_bytes: int | str = "auto",
     ) -> None:
         transform = as_transforms(transform)
-        if prenormalize_images and transform.normalize == "device":
-            raise ConfigError(
-                "prenormalize_images=true, but normalize=device leaves images uint8 until the device. Drop one"
-            )
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ConfigError(f"seed={seed!r} must be a whole number, 0 or more")
         if not isinstance(targets, Targets | None):
             raise ConfigError(f"targets={targets!r} is not an ocr.pipeline.targets.Targets")
-        if cache_transformed_tensors:
-            refuse_random(transform.stages, "cache_transformed_tensors=true", CACHE_THE_PREFIX)
-        if prenormalize_images:
-            refuse_random(transform.stages, "prenormalize_images=true", CACHE_THE_PREFIX)
         self.transform = transform
+        self.cut = choose_cut(
+            transform, cache, preload_maps, preload_images, prenormalize_images, cache_transformed_tensors
+        )
         self.decode = _decode_stage(image_loading_config or {}, transform.needed_side)
         self.source = open_folder(
             image_path,
@@ -83,11 +84,10 @@ class OCRDataset(Dataset[Item | None]):
         self.ledger = Ledger([entry.filename for entry in self.source.entries], list(self.source.skipped))
         # Shared, so that workers that live on see the epoch change.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-        self._draw_maps = self._map_stage(preload_maps) if use_stored_maps or preload_maps else self.targets
-        self._pages: dict[int, Sample] = {}
-        self._items: dict[int, tuple[Item, list[int]]] | None = {} if cache_transformed_tensors else None
-        if preload_images or prenormalize_images:
-            self._preload_pages(prenormalize_images)
+        self._draw_maps = self._map_stage() if use_stored_maps else self.targets
+        self.cache = self._open_cache(cache_folder, cache_max_bytes) if self.cut else None
+        if self.cache is not None and (preload_maps or preload_images or prenormalize_images):
+            self.fill_cache("preloading pages")
 
     def __len__(self) -> int:
         return len(self.source)
@@ -96,37 +96,47 @@ class OCRDataset(Dataset[Item | None]):
         if not -len(self) <= index < len(self):
             raise IndexError(f"sample {index} of {len(self)}")
         index %= len(self)
-        if self._items is not None and index in self._items:
-            item, row = self._items[index]
-            self.ledger.repeat(index, row)
-            return dict(item)
-        try:
-            sample = self.sample(index)
-        except DataError as error:
-            if self.on_bad_sample == "raise":
-                raise
-            log.warning("skipped %s", error)
-            self.ledger.skip(index)
-            return None
+        kept = self._view([index])
+        if kept is not None:
+            tensors, (item,) = kept
+            return {name: tensors[plural][0] for name, plural in STACKED.items()} | item | {"targets": self.targets}
+        return self._guard(index, self._item)
+
+    def _item(self, index: int) -> Item:
+        sample = self.sample(index)
         self.ledger.record(sample)
-        item = to_item(sample, self.transform.host_normalization, self.targets)
-        if self._items is not None:
-            self._items[index] = item, self.ledger.row(index)
-            return dict(item)
-        return item
+        return to_item(sample, self.transform.host_normalization, self.targets)
+
+    def view(self, indices: Sequence[int]) -> Batch | None:
+        """A batch of neighbouring samples as views of the cache; None where they must be made or copied."""
+        kept = self._view(indices)
+        return None if kept is None else kept[0] | lists(kept[1])
+
+    def write(self, index: int, slot_for: Callable[[Sample], Slot]) -> Item | None:
+        """Put a sample into its slot of a batch; what is listed of it, None where it is skipped."""
+        return self._guard(index, lambda index: self._write(index, slot_for))
+
+    def _write(self, index: int, slot_for: Callable[[Sample], Slot]) -> Item:
+        sample = self._augmented(index)
+        slot = slot_for(sample)
+        slot.write_page(sample.image, self.transform.host_normalization)
+        if sample.maps is None and self._draw_maps is self.targets:
+            self.targets.draw(sample.polygons, sample.width, sample.height, sample.annotated, slot.maps)
+            sample = replace(sample, map_source="drawn")
+        else:
+            sample = self._with_maps(sample)
+            assert sample.maps is not None
+            slot.write_maps(sample.maps)
+        self.ledger.record(sample)
+        return listed(sample)
 
     def sample(self, index: int) -> Sample:
-        """One page after all stages, as arrays."""
-        page = self._pages.get(index) or self.page(index)
-        rng = sample_generator(self.seed, self.epoch, index)
-        return self._draw_maps(run(self.transform.random, page, rng))
+        """One page after all stages, as arrays; those of a cache are read-only."""
+        return self._with_maps(self._augmented(index))
 
     def page(self, index: int) -> Sample:
-        """One page at the cut: decoded, and through the fixed part of the transforms."""
-        page = self.decode(self.source.read(index))
-        for stage in self.transform.fixed:
-            page = stage(page)
-        return page
+        """One page at the cut, made now: decoded, and through the fixed part of the transforms."""
+        return self._fixed(self.source.read(index))
 
     @property
     def epoch(self) -> int:
@@ -136,52 +146,100 @@ class OCRDataset(Dataset[Item | None]):
     def set_epoch(self, epoch: int) -> None:
         """Start an epoch: other random numbers, and the ledger empty."""
         self._epoch.fill_(epoch)
+        if self.cache is not None:
+            totals = self.ledger.totals()
+            self.cache.settle(**{name: totals[f"cache_{name}"] for name in ("hits", "misses", "invalid")})
         self.ledger.reset()
+
+    def fill_cache(self, title: str = "filling the cache", threads: int | None = None) -> None:
+        """Make what the cache does not hold yet, in threads and with a progress bar."""
+        from rich.progress import track
+
+        if self.cache is not None:
+            made = self.cache.fill(
+                threads or os.cpu_count() or 1, skip=DataError if self.on_bad_sample == "skip" else ()
+            )
+            for _ in track(made, title, total=len(self), transient=True):
+                pass
 
     def __repr__(self) -> str:
         path = ["source", repr(self.decode), repr(self.transform), repr(self._draw_maps), "batch"]
-        return f"OCRDataset({len(self)} pages of {self.source.folder}): {' -> '.join(path)}"
+        return f"OCRDataset({len(self)} pages of {self.source.folder}, cache {self.cut}): {' -> '.join(path)}"
 
-    def _map_stage(self, preload: bool) -> Targets | StoredTargets:
+    def _augmented(self, index: int) -> Sample:
+        """A page after the random stages; its maps are there only if they were cached and still fit."""
+        rng = sample_generator(self.seed, self.epoch, index)
+        return run(self.transform.random, self._at_cut(index), rng)
+
+    def _at_cut(self, index: int) -> Sample:
+        if self.cache is None:
+            return self.page(index)
+        kept = self.cache.sample(index)
+        if self.cut.page or kept.cached != "hit":
+            return kept
+        return replace(self.page(index), maps=kept.maps, map_source=kept.map_source, cached=kept.cached)
+
+    def _fixed(self, raw: Sample) -> Sample:
+        page = self.decode(raw)
+        for stage in self.transform.fixed:
+            page = stage(page)
+        return page
+
+    def _to_keep(self, raw: Sample) -> Sample:
+        """What the cache holds of a page."""
+        page = self._fixed(raw)
+        if self.cut.maps:
+            page = self._with_maps(page)
+        if self.cut.normalized:
+            assert self.transform.normalization is not None
+            page = replace(page, image=self.transform.normalization.on_host(page.image).transpose(1, 2, 0))
+        return page
+
+    def _with_maps(self, sample: Sample) -> Sample:
+        return self._draw_maps(sample) if sample.maps is None else sample
+
+    def _view(self, indices: Sequence[int]) -> tuple[Batch, list[Item]] | None:
+        """Tensors over the cache and what is listed, where the cache holds all that a batch needs."""
+        as_in_batch = self.cut.normalized or self.transform.host_normalization is None
+        if self.cache is None or self.transform.random or not (self.cut.page and self.cut.maps and as_in_batch):
+            return None
+        kept = self.cache.view(indices)
+        if kept is None:
+            return None
+        arrays, samples = kept
+        for sample in samples:
+            self.ledger.record(sample)
+        return stacked(arrays), [listed(sample) for sample in samples]
+
+    def _guard(self, index: int, get: Callable[[int], Item]) -> Item | None:
+        """Skip a page that cannot be used, where that is wished; name the page that a stage failed on."""
+        try:
+            return get(index)
+        except DataError as error:
+            if self.on_bad_sample == "raise":
+                raise
+            log.warning("skipped %s", error)
+            self.ledger.skip(index)
+            return None
+        except (GlyphFeedError, MemoryError):
+            raise
+        except Exception as error:
+            name = self.source.entries[index].filename
+            raise StageError(f"{name} (sample {index}): {type(error).__name__}: {error}") from error
+
+    def _open_cache(self, folder: str | os.PathLike[str] | None, max_bytes: int | str) -> Cache:
+        stages: list[object] = [self.decode, *self.transform.fixed]
+        stages += [self.targets] * self.cut.maps + [self.transform.normalization] * self.cut.normalized
+        cache = Cache(self.source, stages, self._to_keep, self.cut, folder, max_bytes)
+        cache.start()
+        return cache
+
+    def _map_stage(self) -> Targets | StoredTargets:
         folder = maps_folder(self.source.folder)
+        # A page that is turned or cropped anew every epoch has other maps every epoch.
         if self.transform.moves_geometry or not folder.is_dir():
-            # A page that is turned or cropped anew every epoch has other maps every epoch.
-            if preload:
-                reason = "the transforms move polygons" if self.transform.moves_geometry else f"{folder} is not there"
-                raise ConfigError(
-                    f"preload_maps=true, but {reason}: stored maps would not be used. Set preload_maps=false"
-                    + ("" if self.transform.moves_geometry else ", or write them: python scripts/preprocess_maps.py")
-                )
             return self.targets
-        stored = StoredTargets(self.targets, folder)
-        if preload:
-            for entry in self.source.entries:
-                try:
-                    stored.preloaded[entry.filename] = stored.read(entry.filename)
-                except (DataError, FileNotFoundError):
-                    continue  # Drawn, and counted, when the page is asked for.
-        return stored
-
-    def _preload_pages(self, prenormalize: bool) -> None:
-        from rich.progress import track
-
-        def load(index: int) -> Sample | None:
-            try:
-                page = self.page(index)
-            except DataError:
-                if self.on_bad_sample == "raise":
-                    raise
-                return None  # Skipped, and counted, when it is asked for.
-            normalization = self.transform.host_normalization
-            if prenormalize and normalization is not None:
-                return replace(page, image=normalization.on_host(page.image).transpose(1, 2, 0))
-            return page
-
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
-            loaded = threads.map(load, range(len(self)))
-            for index, page in enumerate(track(loaded, "preloading pages", total=len(self), transient=True)):
-                if page is not None:
-                    self._pages[index] = page
+        return StoredTargets(self.targets, folder)
 
 
 def _decode_stage(config: Mapping[str, Any], needed_side: int | None) -> Decode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,8 +43,16 @@ LISTED = (
 
 def to_item(sample: Sample, normalize: Normalize | None, targets: Targets | None) -> Item:
     """The dictionary of one page; `normalize=None` leaves a uint8 image as it is."""
-    item: Item = {
-        "image": image_tensor(sample.image, normalize),
+    item: Item = {"image": image_tensor(sample.image, normalize), **listed(sample)}
+    if sample.maps is not None:
+        item |= map_tensors(sample.maps)
+        item["targets"] = targets
+    return item
+
+
+def listed(sample: Sample) -> Item:
+    """What an item holds beside its tensors."""
+    return {
         "polygons": [polygon[None] for polygon in sample.polygons],
         "ignore": sample.polygons.ignore,
         "transcriptions": list(sample.polygons.texts),
@@ -57,22 +65,35 @@ def to_item(sample: Sample, normalize: Normalize | None, targets: Targets | None
         "image_path": sample.path,
         "annotated": sample.annotated,
     }
-    if sample.maps is not None:
-        item |= map_tensors(sample.maps)
-        item["targets"] = targets
-    return item
+
+
+def stacked(arrays: Mapping[str, NDArray[Any]]) -> Batch:
+    """The tensors of a batch over arrays of all its samples; pages are (B, H, W, 3) uint8 or (B, 3, H, W) floats."""
+    batch = {STACKED[name]: torch.from_numpy(array).unsqueeze(1) for name, array in arrays.items() if name != "image"}
+    images = torch.from_numpy(arrays["image"])
+    return {"images": images.permute(0, 3, 1, 2) if images.dtype == torch.uint8 else images} | batch
+
+
+def lists(items: Sequence[Item]) -> Batch:
+    """What a batch holds beside its tensors."""
+    return {name: [item.get(name) for item in items] for name in LISTED}
 
 
 def image_tensor(image_hwc: NDArray[Any], normalize: Normalize | None) -> torch.Tensor:
     """(3, H, W): float32 where normalised, otherwise a view of the page as it is."""
     if normalize is not None and image_hwc.dtype == np.uint8:
         return torch.from_numpy(normalize.on_host(image_hwc))
-    return torch.from_numpy(image_hwc).permute(2, 0, 1)
+    return _own(image_hwc).permute(2, 0, 1)
 
 
 def map_tensors(maps: Maps) -> Item:
     """The four maps as (1, H, W) tensors."""
-    return {name: torch.from_numpy(array)[None] for name, array in zip(Maps._fields, maps, strict=True)}
+    return {name: _own(array)[None] for name, array in zip(Maps._fields, maps, strict=True)}
+
+
+def _own(array: NDArray[Any]) -> torch.Tensor:
+    """A tensor that may be written to: over the array, or over a copy of one that the cache shares with everybody."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def collate(items: Sequence[Item | None], targets: Targets) -> Batch | None:
@@ -85,23 +106,19 @@ def collate(items: Sequence[Item | None], targets: Targets) -> Batch | None:
         return None
     with_maps = [item if _fits(item, targets) else item | _draw(item, targets) for item in present]
     batch: Batch = {plural: _stack([item[name] for item in with_maps]) for name, plural in STACKED.items()}
-    for name in LISTED:
-        batch[name] = [item.get(name) for item in present]
-    return batch
+    return batch | lists(present)
 
 
 def _fits(item: Item, targets: Targets) -> bool:
     if "prob_map" not in item or "prob_mask" not in item:
         return False
     drawn_with: Targets | None = item.get("targets")
-    if drawn_with is None:
-        return True
-    # The collate function has no say in the text size, so only what it does set can disagree.
-    return (drawn_with.shrink_ratio, drawn_with.thresh_min, drawn_with.thresh_max) == (
-        targets.shrink_ratio,
-        targets.thresh_min,
-        targets.thresh_max,
-    )
+    return drawn_with is None or same_maps(drawn_with, targets)
+
+
+def same_maps(drawn_with: Targets, targets: Targets) -> bool:
+    """Whether a collate function is content with maps that were drawn before; it has no say in the text size."""
+    return replace(drawn_with, min_text_size=0.0) == replace(targets, min_text_size=0.0)
 
 
 def _draw(item: Item, targets: Targets) -> Item:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from ocr.pipeline.stage import POSITIVE, Range, check_numbers
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+ARRIVED = "arrived"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,10 @@ class Normalize:
         peak = np.float32(self.max_pixel_value)
         return mean * peak, np.reciprocal(std * peak)
 
-    def on_host(self, image_hwc: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """One page, (H, W, 3) uint8 to (3, H, W) float32."""
-        height, width = image_hwc.shape[:2]
-        out_chw = np.empty((3, height, width), dtype=np.float32)
+    def on_host(self, image_hwc: NDArray[np.uint8], out_chw: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """One page, (H, W, 3) uint8 to (3, H, W) float32, in `out_chw` where that is given."""
+        if out_chw is None:
+            out_chw = np.empty((3, *image_hwc.shape[:2]), dtype=np.float32)
         normalize_to_chw(image_hwc, *self.offset_and_factor, out_chw)
         return out_chw
 
@@ -54,5 +56,50 @@ class Normalize:
         moved = images.to(device, non_blocking=True) if device is not None else images
         if moved.is_floating_point():
             return moved
+        if moved.device.type == "cpu":
+            return self._on_cpu(moved)
         offset, factor = (torch.from_numpy(part).to(moved.device).view(3, 1, 1) for part in self.offset_and_factor)
         return (moved.float() - offset) * factor
+
+    def _on_cpu(self, images: torch.Tensor) -> torch.Tensor:
+        """One pass a page, where torch would take three over the whole batch."""
+        batch = np.empty(images.shape, dtype=np.float32)
+        for page, out in zip(images.permute(0, 2, 3, 1).numpy(), batch, strict=True):
+            self.on_host(page, out)
+        return torch.from_numpy(batch)
+
+
+class Arrival:
+    """Brings batches to the model's device, normalised there, while the model is busy with the one before."""
+
+    def __init__(self, normalize: Normalize | None, device: torch.device | str) -> None:
+        self.normalize, self.device = normalize, torch.device(device)
+        self._streams: dict[int, torch.cuda.Stream] = {}
+
+    def bring(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Called ahead of time, on a thread of the loader: copies run on a stream of their own."""
+        if self.device.type != "cuda":
+            return self._move(batch)
+        with torch.cuda.device(self.device):
+            stream = self._streams.setdefault(threading.get_ident(), torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
+            with torch.cuda.stream(stream):
+                moved = self._move(batch)
+            return moved | {ARRIVED: stream.record_event()}
+
+    def receive(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Called by the consumer: its own stream waits for the copies, the host does not."""
+        event = batch.pop(ARRIVED, None)
+        if event is not None:
+            current = torch.cuda.current_stream(self.device)
+            current.wait_event(event)
+            for value in batch.values():
+                if isinstance(value, torch.Tensor):
+                    value.record_stream(current)
+        return batch
+
+    def _move(self, batch: dict[str, Any]) -> dict[str, Any]:
+        moved = {
+            name: value.to(self.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+            for name, value in batch.items()
+        }
+        return moved | {"images": self.normalize.on_device(moved["images"])} if self.normalize else moved

@@ -8,7 +8,13 @@ import torch
 
 from ocr.pipeline.sample import Sample
 
-COUNTS = ("seen", "recovered", "skipped", "dropped_polygons", "maps_drawn", "maps_stored", "maps_stale")
+MAPS = ("drawn", "stored", "stale")
+CACHED = ("hit", "miss", "invalid")
+COUNTS = (
+    *("seen", "recovered", "skipped", "dropped_polygons"),
+    *(f"maps_{source}" for source in MAPS),
+    *("cache_hits", "cache_misses", "cache_invalid"),
+)
 
 
 class Ledger:
@@ -23,21 +29,13 @@ class Ledger:
     def record(self, sample: Sample) -> None:
         """Note what happened to a sample on its way."""
         row = [1, int(bool(sample.recovered)), 0, sample.dropped_polygons]
-        row += [int(sample.map_source == source) for source in ("drawn", "stored", "stale")]
-        self.repeat(sample.index, row)
+        row += [int(sample.map_source == source) for source in MAPS]
+        row += [int(sample.cached == outcome) for outcome in CACHED]
+        self._rows[sample.index] = torch.tensor(row, dtype=torch.int32)
 
     def skip(self, index: int) -> None:
         """Note that a sample could not be used."""
-        self.repeat(index, [1, 0, 1, 0, 0, 0, 0])
-
-    def row(self, index: int) -> list[int]:
-        """What is noted of a sample."""
-        noted: list[int] = self._rows[index].tolist()
-        return noted
-
-    def repeat(self, index: int, row: list[int]) -> None:
-        """Note the same of a sample again, whose finished item was kept."""
-        self._rows[index] = torch.tensor(row, dtype=torch.int32)
+        self._rows[index] = torch.tensor([1, 0, 1] + [0] * (len(COUNTS) - 3), dtype=torch.int32)
 
     def reset(self) -> None:
         """Start a new epoch."""

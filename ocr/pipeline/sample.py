@@ -54,6 +54,8 @@ class Sample:
     maps: Maps | None = None
     map_source: str = ""
     """How the maps came about: "drawn", "stored", or "stale" where stored ones did not fit and were drawn anew."""
+    cached: str = ""
+    """How the sample at the cut came about: "hit", "miss", "invalid" (there, but of other content), or no cache."""
     recovered: str = ""
     """Why a strict decoder refused the file that a tolerant one then read; empty for a sound file."""
     dropped_polygons: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from ocr.errors import AnnotationError, ConfigError, DataError, ImageError
@@ -12,6 +12,8 @@ from ocr.formats import read_annotations
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.formats.validate import to_polygons
 from ocr.geometry.polygons import Polygons
+from ocr.pipeline.fingerprint import digest
+from ocr.pipeline.layout import Signature
 from ocr.pipeline.sample import Sample
 
 ON_BAD_SAMPLE = ("raise", "skip")
@@ -42,24 +44,41 @@ class FolderSource:
 
     def read(self, index: int) -> Sample:
         """One page as it lies on disk."""
-        entry = self.entries[index]
-        path = os.path.join(self.folder, entry.filename)
+        page = self.entry(index)
         try:
-            with open(path, "rb") as stream:
-                encoded = stream.read()
+            with open(page.path, "rb") as stream:
+                return replace(page, encoded=stream.read())
         except OSError as error:
             raise ImageError(
-                f"{path}: cannot be opened ({error.strerror}). Restore it, or set on_bad_sample=skip"
+                f"{page.path}: cannot be opened ({error.strerror}). Restore it, or set on_bad_sample=skip"
             ) from error
+
+    def entry(self, index: int) -> Sample:
+        """What is known of a page without reading its file."""
+        entry = self.entries[index]
         return Sample(
             index=index,
             filename=entry.filename,
-            path=path,
+            path=os.path.join(self.folder, entry.filename),
             polygons=entry.polygons,
             annotated=self.annotated,
             claimed_size=entry.claimed_size,
-            encoded=encoded,
         )
+
+    def signature(self, index: int) -> Signature | None:
+        """What the file system tells of a page's file; None where it is gone."""
+        try:
+            known = os.stat(os.path.join(self.folder, self.entries[index].filename))
+        except OSError:
+            return None
+        return Signature(known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino)
+
+    def annotation_digest(self, index: int) -> bytes:
+        """Digest of all that the annotation says of a page."""
+        entry = self.entries[index]
+        arrays = (entry.polygons.vertices, entry.polygons.offsets, entry.polygons.ignore)
+        words = repr((entry.polygons.texts, entry.claimed_size, self.annotated))
+        return bytes.fromhex(digest(*(array.tobytes() for array in arrays), words))
 
 
 def open_folder(

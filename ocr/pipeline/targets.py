@@ -49,15 +49,17 @@ class Targets(FixedStage):
         maps = self.draw(sample.polygons, sample.width, sample.height, sample.annotated)
         return replace(sample, maps=maps, map_source="drawn")
 
-    def draw(self, polygons: Polygons, width: int, height: int, annotated: bool = True) -> Maps:
-        """The four maps of a page of this size."""
-        maps = Maps(
-            np.zeros((height, width), dtype=np.float32),
-            np.full((height, width), self.thresh_min, dtype=np.float32),
-            # Where nobody looked for text, an empty map must not teach that there is none.
-            np.full((height, width), annotated, dtype=np.bool_),
-            np.zeros((height, width), dtype=np.bool_),
+    def draw(
+        self, polygons: Polygons, width: int, height: int, annotated: bool = True, out: Maps | None = None
+    ) -> Maps:
+        """The four maps of a page of this size, in `out` where that is given."""
+        size = (height, width)
+        maps = out or Maps(
+            np.empty(size, np.float32), np.empty(size, np.float32), np.empty(size, np.bool_), np.empty(size, np.bool_)
         )
+        # Where nobody looked for text, an empty map must not teach that there is none.
+        for array, value in zip(maps, (0, self.thresh_min, annotated, False), strict=True):
+            array.fill(value)
         if not len(polygons):
             return maps
         areas, perimeters = polygons.areas, polygons.perimeters

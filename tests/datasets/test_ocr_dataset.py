@@ -160,7 +160,9 @@ def test_preloaded_pages_are_still_augmented_anew(synthetic):
 @pytest.mark.parametrize("setting", ["cache_transformed_tensors", "prenormalize_images"])
 def test_what_would_freeze_randomness_is_refused_with_the_name_of_the_stage(synthetic, setting):
     transform = DBTransforms([Letterbox(SIZE), ColourJitter(p=0.25)])
-    with pytest.raises(ConfigError, match=rf"{setting}=true, but ColourJitter\(.*p=0.25\) is random.*preload_images"):
+    with pytest.raises(
+        ConfigError, match=rf"{setting}=true, but ColourJitter\(.*p=0.25\) is random.*data\.cache=prefix"
+    ):
         open_split(synthetic, "train", transform, **{setting: True})
 
 

@@ -20,8 +20,10 @@ PLAIN = Sample(0, "a.jpg", "a.jpg", Polygons.pack([]), map_source="drawn")
 def test_counts_add_up_over_samples_and_name_their_files():
     ledger = Ledger(["a.jpg", "b.jpg", "c.jpg", "d.jpg"])
     ledger.record(PLAIN)
-    ledger.record(replace(PLAIN, index=1, recovered="Premature end", dropped_polygons=3, map_source="stored"))
-    ledger.record(replace(PLAIN, index=2, dropped_polygons=1, map_source="stale"))
+    ledger.record(
+        replace(PLAIN, index=1, recovered="Premature end", dropped_polygons=3, map_source="stored", cached="hit")
+    )
+    ledger.record(replace(PLAIN, index=2, dropped_polygons=1, map_source="stale", cached="miss"))
     ledger.skip(3)
     totals = ledger.totals()
     assert list(totals) == list(COUNTS)
@@ -33,6 +35,9 @@ def test_counts_add_up_over_samples_and_name_their_files():
         "maps_drawn": 1,
         "maps_stored": 1,
         "maps_stale": 1,
+        "cache_hits": 1,
+        "cache_misses": 1,
+        "cache_invalid": 0,
     }
     assert ledger.files("recovered") == ["b.jpg"]
     assert ledger.files("skipped") == ["d.jpg"]

@@ -1,0 +1,295 @@
+"""cache: what the fixed stages made of a page, one copy a machine, kept between runs, never stale.
+
+A hit is proven: the file is the one it was made of (its signature, or else its content), the annotation is the same,
+the stages have the same parameters, code and libraries, and the bytes have their checksum.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ocr.errors import DataError
+from ocr.pipeline.cache_folder import Budget, cache_root, find_store, locked_folder
+from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
+from ocr.pipeline.layout import FORMAT, UNKNOWN, Layout, Row, Signature
+from ocr.pipeline.record import Cut, Record, read_notes, to_record, to_sample
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.source import FolderSource
+from ocr.pipeline.store import DamagedStoreError, Store, remove_store
+
+log = logging.getLogger(__name__)
+RECOMPUTED_AT_START = 3
+PROVE_AHEAD_SECONDS = 2.0
+"""At 30 GB/s of checksums this is a few thousand pages of validation; the others are proven when first asked for."""
+_PROBES = 8
+
+
+class Cache:
+    """The samples of one dataset at its cut."""
+
+    def __init__(
+        self,
+        source: FolderSource,
+        stages: Sequence[object],
+        make: Callable[[Sample], Sample],
+        cut: Cut,
+        folder: str | os.PathLike[str] | None = None,
+        max_bytes: int | str = "auto",
+    ) -> None:
+        self.source, self.make, self.cut = source, make, cut
+        self.stages = " -> ".join(map(repr, stages))
+        self.root = cache_root(folder)
+        self.budget = Budget(max_bytes)
+        fingerprint = digest(f"format {FORMAT}: {cut}", stages_digest(tuple(stages)))
+        names = digest(*(entry.filename for entry in source.entries))
+        self._name = f"{fingerprint[:16]}-{names[:8]}"
+        # Of each sample the checksum that was proven, and whether it was written in this run. In shared memory, so
+        # that no worker process does either again.
+        self._shared = torch.zeros((2, len(source)), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._forget()
+
+    def _forget(self) -> None:
+        self._proven, self._written = self._shared.numpy()
+        self._store: Store | None = None
+        self._candidate = self.root / f"{self._name}-0"
+        self._stopped = ""
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("_proven", "_written", "_store", "_candidate", "_stopped", "_process", "_lock")
+        return {name: value for name, value in vars(self).items() if name not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
+
+    def sample(self, index: int) -> Sample:
+        """A sample at the cut, made and kept if it is not there; `cached` tells how it came about."""
+        found = self._fetch(index)
+        if isinstance(found, Sample):
+            return found
+        with self._turn(index) as first:
+            if not first:
+                found = self._fetch(index)
+            return found if isinstance(found, Sample) else self._make(index, found)
+
+    def view(self, indices: Sequence[int]) -> tuple[dict[str, NDArray[Any]], list[Sample]] | None:
+        """Neighbouring samples as one array a column, nothing copied; None where they do not lie so."""
+        first, store = indices[0], self.store()
+        if store is None or list(indices) != list(range(first, first + len(indices))):
+            return None
+        rows = [self._proven_row(store, index) for index in indices]
+        if any(isinstance(row, str) or row.place >= 0 for row in rows):
+            return None
+        arrays = store.windows(first, len(indices))
+        if arrays is None:
+            return None
+        samples = [
+            replace(self.source.entry(index), **read_notes(store.notes(index, row)), cached="hit")  # type: ignore[arg-type]
+            for index, row in zip(indices, rows, strict=True)
+        ]
+        return arrays, samples
+
+    def start(self) -> None:
+        """Prove what is there, as far as that takes no time, and make a few samples again: they must be the same."""
+        store = self.store()
+        if store is None:
+            return
+        ready = store.ready().tolist()
+        for index in random.SystemRandom().sample(ready, min(RECOMPUTED_AT_START, len(ready))):
+            row = self._proven_row(store, index)
+            if isinstance(row, Row) and not self._is_what_stages_make(index, row):
+                log.warning(
+                    "%s: %s is not what the stages make of it now, though nothing tells why; the whole cache is made "
+                    "anew. Does a stage depend on something that is no parameter of it?",
+                    store.folder,
+                    self.source.entries[index].filename,
+                )
+                self._discard(store)
+                return
+        deadline = time.monotonic() + PROVE_AHEAD_SECONDS
+        for index in ready:
+            if time.monotonic() > deadline:
+                break
+            self._proven_row(store, index)
+
+    def fill(self, threads: int, skip: type[Exception] | tuple[()] = ()) -> Iterator[int]:
+        """Make what is not there, yielding as it gets done; errors of type `skip` wait for who asks for the page."""
+
+        def load(index: int) -> int:
+            with suppress(*([skip] if skip else [])):
+                self.sample(index)
+            return index
+
+        # From somewhere, so that two processes do not go along side by side.
+        first = random.SystemRandom().randrange(len(self.source))
+        with ThreadPoolExecutor(threads) as pool:
+            yield from pool.map(load, [*range(first, len(self.source)), *range(first)])
+
+    @property
+    def covered(self) -> float:
+        """Share of the samples that are kept."""
+        store = self.store()
+        return len(store.ready()) / len(self.source) if store else 0.0
+
+    def settle(self, **events: int) -> None:
+        """Note the hits, misses and invalid ones of an epoch for `ocr cache stats`."""
+        store = self.store()
+        if store is not None:
+            store.count(**events)
+
+    def store(self) -> Store | None:
+        """The files, as soon as there are any."""
+        if self._process != os.getpid():
+            self._forget()
+        if self._store is None and not self._stopped:
+            with self._lock:
+                if self._store is None:
+                    self._open()
+        return self._store
+
+    def _open(self) -> None:
+        try:
+            self._store, self._candidate = find_store(self.root, self._name, self._is_ours)
+        except OSError as error:
+            self._stop(f"cannot be opened ({error}); pages are made anew every time")
+
+    def _fetch(self, index: int) -> Sample | str:
+        """The sample, or "miss" or "invalid"."""
+        store = self.store()
+        if store is None:
+            return "miss"
+        row = self._proven_row(store, index)
+        if isinstance(row, str):
+            return row
+        record = store.read(index, row)
+        if record is None:
+            return "invalid"
+        return replace(to_sample(record, self.source.entry(index)), cached="hit")
+
+    def _proven_row(self, store: Store, index: int) -> Row | str:
+        row = store.row(index)
+        if row is None:
+            return "miss"
+        if self._proven[index] != row.checksum:
+            if not self._prove(store, index, row):
+                return "invalid"
+            self._proven[index] = row.checksum
+        return row
+
+    def _prove(self, store: Store, index: int, row: Row) -> bool:
+        if row.annotation != self.source.annotation_digest(index):
+            return False
+        signature = self.source.signature(index)
+        if signature is None:
+            return False
+        if row.signature != signature:
+            if row.content != content_digest(self.source.read(index).encoded):
+                return False
+            if store.writable and (settled := signature.settled()) != UNKNOWN:
+                store.write_row(index, row._replace(signature=settled))
+        record = store.read(index, row)
+        return record is not None and record.checksum() == row.checksum
+
+    def _make(self, index: int, outcome: str) -> Sample:
+        signature = self.source.signature(index)
+        raw = self.source.read(index)
+        content = content_digest(raw.encoded)
+        sample = self.make(raw)
+        if not self._stopped and signature is not None:
+            self._keep(index, sample, content, signature)
+        return replace(sample, cached=outcome)
+
+    def _keep(self, index: int, sample: Sample, content: bytes, signature: Signature) -> None:
+        record = to_record(sample, self.cut)
+        try:
+            store = self._store or self._create(record)
+            # Two runs that disagree about a sample, one before an edit and one after, must not replace it in turns.
+            if not store.writable or self._written[index] or not self._affords(store, record):
+                return
+            self._written[index] = 1
+            row = store.write(index, record, content, self.source.annotation_digest(index), signature.settled())
+            self._proven[index] = row.checksum
+        except (OSError, DamagedStoreError) as error:
+            self._stop(f"cannot be written to ({error}); pages that are not in it are made anew every time")
+
+    def _affords(self, store: Store, record: Record) -> bool:
+        needed = sum(array.nbytes for array in record.arrays.values())
+        if store.used_bytes + needed <= self.budget.limit(self.root, store.used_bytes):
+            return True
+        self._stop(
+            f"is full at {store.used_bytes / 1e9:.2f} GB ({self.budget}): it covers {self.covered:.0%} of the pages, "
+            "and the others are made anew every epoch. Raise cache.max_bytes if there is room"
+        )
+        return False
+
+    def _stop(self, reason: str) -> None:
+        if not self._stopped:
+            self._stopped = reason
+            log.warning("%s: the cache %s", self._store.folder if self._store else self.root, reason)
+
+    def _turn(self, index: int) -> AbstractContextManager[bool]:
+        """Be the only one to make a sample; false where somebody else was, and may have made it."""
+        if self._stopped:
+            return nullcontext(True)
+        return self._store.claim(index) if self._store else self._beginning()
+
+    @contextmanager
+    def _beginning(self) -> Iterator[bool]:
+        """The layout of a cache is that of its first sample, so whoever makes that keeps the others waiting."""
+        with locked_folder(self.root, self._lock):
+            yield self.store() is None
+
+    def _create(self, record: Record) -> Store:
+        self.root.mkdir(parents=True, exist_ok=True)
+        page = record.arrays.get("image")
+        layout = Layout(len(self.source), *record.size_hw, str(page.dtype) if page is not None else None, self.cut.maps)
+        about = {
+            "dataset": str(self.source.folder.resolve()),
+            "keeps": str(self.cut),
+            "stages": self.stages,
+            "created": time.time(),
+        }
+        self._store = Store.create(self._candidate, layout, about)
+        return self._store
+
+    def _is_ours(self, store: Store) -> bool:
+        """Whether at least half of a few pages are the ones that were cached."""
+        ready = store.ready()
+        probes = ready[np.linspace(0, len(ready) - 1, min(_PROBES, len(ready)), dtype=np.int64)].tolist()
+        same = 0
+        for index in probes:
+            row, signature = store.row(index), self.source.signature(index)
+            if row is not None and signature is not None:
+                same += row.signature == signature or row.content == content_digest(self.source.read(index).encoded)
+        return 2 * same >= len(probes)
+
+    def _is_what_stages_make(self, index: int, row: Row) -> bool:
+        try:
+            sample = self.make(self.source.read(index))
+        except DataError:
+            return True  # Gone since it was proven; whoever asks for it is told.
+        return to_record(sample, self.cut).checksum() == row.checksum
+
+    def _discard(self, store: Store) -> None:
+        with self._lock:
+            self._store = None
+            self._shared.zero_()
+            try:
+                remove_store(store.folder)
+            except OSError as error:
+                self._stop(f"is damaged and cannot be removed ({error})")
