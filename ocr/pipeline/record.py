@@ -85,7 +85,7 @@ def to_sample(record: Record, entry: Sample) -> Sample:
     image = record.arrays.get("image", NO_IMAGE)
     maps = Maps(*(record.arrays[name] for name in Maps._fields)) if "prob_map" in record.arrays else None
     page = image if is_interleaved(image) else image.transpose(1, 2, 0)
-    return replace(entry, **read_notes(record.notes), image=page, maps=maps)
+    return replace(entry, **read_notes(record.notes), image=page, maps=maps, map_source="cached" if maps else "")
 
 
 def _write_notes(sample: Sample) -> bytes:
@@ -95,7 +95,6 @@ def _write_notes(sample: Sample) -> bytes:
         "raw_size": sample.raw_size,
         "orientation": sample.orientation,
         "polygon_frame": sample.polygon_frame,
-        "map_source": sample.map_source,
         "recovered": sample.recovered,
         "dropped_polygons": sample.dropped_polygons,
     }

@@ -53,7 +53,7 @@ class Sample:
 
     maps: Maps | None = None
     map_source: str = ""
-    """How the maps came about: "drawn", "stored", or "stale" where stored ones did not fit and were drawn anew."""
+    """How the maps came about: "drawn", "stored", "stale" where stored ones did not fit and were drawn, or "cached"."""
     cached: str = ""
     """How the sample at the cut came about: "hit", "miss", "invalid" (there, but of other content), or no cache."""
     recovered: str = ""

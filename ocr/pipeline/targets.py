@@ -7,7 +7,7 @@ by D, the threshold map rises to `thresh_max` on the outline and falls to `thres
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cv2
@@ -122,14 +122,13 @@ class StoredTargets(FixedStage):
 
     targets: Targets
     folder: Path
-    preloaded: dict[str, tuple[str, Maps]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"StoredTargets({self.targets!r})"
 
     def __call__(self, sample: Sample) -> Sample:
         try:
-            fingerprint, maps = self.preloaded.get(sample.filename) or self.read(sample.filename)
+            fingerprint, maps = self.read(sample.filename)
         except FileNotFoundError:
             return self.targets(sample)
         except MapError as error:

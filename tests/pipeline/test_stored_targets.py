@@ -39,13 +39,6 @@ def test_maps_that_fit_are_taken_from_their_file(page: Sample, stored: StoredTar
     assert taken.maps.thresh_mask.dtype == np.bool_
 
 
-def test_preloaded_maps_need_no_file(page: Sample, stored: StoredTargets) -> None:
-    stored.preloaded["a.jpg"] = stored.read("a.jpg")
-    map_file(stored.folder, "a.jpg").unlink()
-
-    assert stored(page).map_source == "stored"
-
-
 def test_a_page_without_stored_maps_gets_them_drawn(page: Sample, stored: StoredTargets) -> None:
     assert stored(replace(page, filename="b.jpg")).map_source == "drawn"
 
