@@ -17,13 +17,13 @@ class OCRDataModule(lightning.LightningDataModule):
     def __init__(self, config: DictConfig) -> None:
         super().__init__()
         self.config = config
-        self._datasets: dict[str, Any] = {}
+        self.datasets: dict[str, Any] = {}
 
     def dataset(self, split: str) -> Any:
         """The dataset of a split, made once."""
-        if split not in self._datasets:
-            self._datasets[split] = build_dataset(self.config, split)
-        return self._datasets[split]
+        if split not in self.datasets:
+            self.datasets[split] = build_dataset(self.config, split)
+        return self.datasets[split]
 
     def loader(self, split: str) -> Loader:
         """A loader of this rank's share of a split."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -82,6 +83,7 @@ class OCRDataset(Dataset[Item | None]):
         self.on_bad_sample = on_bad_sample
         self.seed = seed
         self.ledger = Ledger([entry.filename for entry in self.source.entries], list(self.source.skipped))
+        self._settled: Counter[str] = Counter()
         # Shared, so that workers that live on see the epoch change.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._draw_maps = self._map_stage() if use_stored_maps else self.targets
@@ -145,11 +147,18 @@ class OCRDataset(Dataset[Item | None]):
 
     def set_epoch(self, epoch: int) -> None:
         """Start an epoch: other random numbers, and the ledger empty."""
+        self.settle()
         self._epoch.fill_(epoch)
+        self.ledger.reset()
+        self._settled.clear()
+
+    def settle(self) -> None:
+        """Note what this epoch had of the cache so far, for `ocr cache stats`; loaders do it when a pass ends."""
         if self.cache is not None:
             totals = self.ledger.totals()
-            self.cache.settle(**{name: totals[f"cache_{name}"] for name in ("hits", "misses", "invalid")})
-        self.ledger.reset()
+            counts = {name: totals[f"cache_{name}"] for name in ("hits", "misses", "invalid")}
+            self.cache.settle(**{name: count - self._settled[name] for name, count in counts.items()})
+            self._settled.update(counts)
 
     def fill_cache(self, title: str = "filling the cache", threads: int | None = None) -> None:
         """Make what the cache does not hold yet, in threads and with a progress bar."""

@@ -9,7 +9,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from ocr.pipeline.store import DamagedStoreError, Store, remove_store, unlink_fi
 log = logging.getLogger(__name__)
 AUTO_SHARE = 0.4
 """Of free memory and of the free disk, for each dataset: training and validation together leave a fifth."""
+_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}-[0-9]+")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
@@ -98,9 +99,16 @@ def find_store(root: Path, name: str, is_ours: Callable[[Store], bool]) -> tuple
 
 
 def list_stores(root: Path) -> list[Path]:
-    """The folders of all caches, the one used last first."""
-    found = [path.parent for path in root.glob("[!.]*/about.json")] if root.is_dir() else []
+    """The folders of all caches, damaged ones included, the one used last first; nothing else that lies there."""
+    found = [path for path in root.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()] if root.is_dir() else []
     return sorted(found, key=lambda folder: -last_used(folder))
+
+
+def disk_bytes(folder: Path) -> int:
+    """What a cache takes on disk, without its holes; 0 where it is removed just now."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return sum(path.stat().st_blocks * 512 for path in folder.iterdir())
+    return 0
 
 
 def last_used(folder: Path) -> float:
@@ -119,12 +127,15 @@ def touch(folder: Path) -> None:
         return
 
 
-def remove_remains(root: Path) -> None:
-    """Remove what killed processes left half made or half removed."""
+def remove_remains(root: Path) -> int:
+    """Remove what killed processes left half made or half removed; the bytes that it took."""
+    freed = 0
     for folder in root.glob(".*.partial"):
         process = folder.name.split(".")[-2].split("-")[0]
         if process.isdigit() and Path("/proc").exists() and not Path(f"/proc/{process}").exists():
+            freed += disk_bytes(folder)
             unlink_files(folder)
+    return freed
 
 
 @contextmanager

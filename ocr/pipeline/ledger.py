@@ -23,7 +23,7 @@ class Ledger:
     def __init__(self, names: Sequence[str], left_out: Sequence[str] = ()) -> None:
         """`left_out` names the pages that never became samples; they count as skipped in every epoch."""
         self._names = names
-        self._left_out = list(left_out)
+        self.left_out = list(left_out)
         self._rows = torch.zeros((len(names), len(COUNTS)), dtype=torch.int32).share_memory_()  # type: ignore[no-untyped-call]
 
     def record(self, sample: Sample) -> None:
@@ -44,9 +44,9 @@ class Ledger:
     def totals(self) -> dict[str, int]:
         """Sums over the epoch so far."""
         totals = dict(zip(COUNTS, self._rows.sum(dim=0).tolist(), strict=True))
-        return totals | {"skipped": totals["skipped"] + len(self._left_out)}
+        return totals | {"skipped": totals["skipped"] + len(self.left_out)}
 
     def files(self, count: str) -> list[str]:
         """Names of the samples that contribute to one of the counts."""
         rows = self._rows[:, COUNTS.index(count)].nonzero().flatten().tolist()
-        return (self._left_out if count == "skipped" else []) + [self._names[row] for row in rows]
+        return (self.left_out if count == "skipped" else []) + [self._names[row] for row in rows]

@@ -81,13 +81,14 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch | None]:
         batches = self.batch_sampler
-        set_epoch = getattr(self.dataset, "set_epoch", None)
-        if set_epoch is not None:
-            set_epoch(batches.epoch)
+        if hasattr(self.dataset, "set_epoch"):
+            self.dataset.set_epoch(batches.epoch)
         self._done = batches.first_batch
         for batch in self._pass():
             self._done += 1
             yield self._arrival.receive(batch) if self._arrival is not None and batch is not None else batch
+        if hasattr(self.dataset, "settle"):
+            self.dataset.settle()
         self._done = 0
         batches.set_epoch(batches.epoch + 1)
 
@@ -141,8 +142,14 @@ class Loader:
                 collate_fn=function,
                 **settings,
             )
-        for batch in self._processes:
-            yield self._arrival.bring(batch) if self._arrival is not None and batch is not None else batch
+        passed = iter(self._processes)
+        try:
+            for batch in passed:
+                yield self._arrival.bring(batch) if self._arrival is not None and batch is not None else batch
+        finally:
+            # An error keeps the iterator in its traceback, and with it the workers.
+            if not self._processes.persistent_workers and hasattr(passed, "_shutdown_workers"):
+                passed._shutdown_workers()
 
     def _collate_items(self) -> Callable[[list[Item | None]], Batch | None] | None:
         """None where the dataset writes into slots by itself, and its maps are what the collate function wants."""

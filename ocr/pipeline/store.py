@@ -166,6 +166,10 @@ class Store:
         """Make a sample known, or known anew."""
         os.pwrite(self._rows, row.pack(), (index + 1) * ROW_BYTES)
 
+    def forget(self, index: int) -> None:
+        """Make a sample unknown, so that it is made anew; for damaged ones only, because their slot is used again."""
+        os.pwrite(self._rows, bytes(ROW_BYTES), (index + 1) * ROW_BYTES)
+
     @contextmanager
     def claim(self, index: int) -> Iterator[bool]:
         """Be the only one to make a sample; false where somebody else was, and may have made it.

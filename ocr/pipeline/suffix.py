@@ -105,11 +105,13 @@ def _free_columns(low: NDArray[np.float32], high: NDArray[np.float32], length: i
 
 @dataclass(frozen=True, slots=True)
 class Warp(RandomStage):
-    """Several geometric stages, and a crop in front of them, in one sampling of pixels."""
+    """Several geometric stages, a crop in front of them and a letterbox behind, in one sampling of pixels."""
 
     steps: tuple[RandomGeometry, ...]
     crop: TextAwareCrop | None = None
     fill: int = 0
+    size: int | None = None
+    """Side of the square that comes out; None for that of the page."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         width, height = sample.width, sample.height
@@ -123,20 +125,23 @@ class Warp(RandomStage):
             if matrix is not None:
                 total = matrix @ total
                 polygons = polygons.moved(matrix)
+        out = (self.size, self.size) if self.size else (width, height)
+        if out != (width, height):
+            fit = Window(0, 0, width, height).fill_page(*out)
+            total = fit @ total
+            polygons = polygons.moved(fit)
         if np.array_equal(total, np.eye(3)):
             return sample
         left, top, right, bottom = window or Window(0, 0, width, height)
         # Sampling from the window alone makes everything around it border, so no half words stay in sight.
         from_window = total @ np.array([[1.0, 0, left], [0, 1, top], [0, 0, 1]])
-        image = cv2.warpAffine(
-            sample.image[top:bottom, left:right], from_window[:2], (width, height), borderValue=(self.fill,) * 3
-        )
-        polygons = polygons.select(polygons.on_page(width, height))
+        image = cv2.warpAffine(sample.image[top:bottom, left:right], from_window[:2], out, borderValue=(self.fill,) * 3)
+        polygons = polygons.select(polygons.on_page(*out))
         return replace(sample, polygons=polygons).placed(np.asarray(image), total)
 
 
 def merge_geometry(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """Replace every run of geometric stages, each starting at a crop if there is one, by one warp.
+    """Replace every run of geometric stages, from a crop to a second letterbox if there are any, by one warp.
 
     What a warp shows beyond the page is what the letterbox padded it with.
     """
@@ -144,7 +149,13 @@ def merge_geometry(stages: Sequence[Stage]) -> tuple[Stage, ...]:
     merged: list[Stage] = []
     for stage in stages:
         last = merged[-1] if merged else None
-        if isinstance(stage, TextAwareCrop):
+        # Behind a first letterbox pages are square, and a second one has only their size to change.
+        square = any(isinstance(before, Letterbox) for before in merged)
+        if isinstance(last, Warp) and last.size:
+            last = None
+        if isinstance(stage, Letterbox) and isinstance(last, Warp) and square:
+            merged[-1] = replace(last, size=stage.size)
+        elif isinstance(stage, TextAwareCrop):
             merged.append(Warp((), stage, fill))
         elif isinstance(stage, RandomGeometry):
             if isinstance(last, Warp):

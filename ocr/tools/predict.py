@@ -23,6 +23,7 @@ from ocr.evaluation.boxes import BoxPool, Detections
 from ocr.lightning_modules.callbacks.drawings import draw_page, write_picture
 from ocr.pipeline.batch import Batch
 from ocr.pipeline.build import make
+from ocr.pipeline.loader import Loader
 from ocr.tools.train import trained_module
 
 
@@ -37,11 +38,13 @@ def predict(config: DictConfig, console: Console) -> Path:
     dataset = OCRDataset(
         config.images, None, transform, image_loading_config=config.decode, on_bad_sample=config.on_bad_sample
     )
-    loader = torch.utils.data.DataLoader(
+    loader = Loader(
         dataset,
         config.dataloaders.val_dataloader.batch_size,
-        num_workers=config.dataloaders.val_dataloader.num_workers,
-        collate_fn=make(config.collate_fn, "collate_fn"),
+        config.dataloaders.val_dataloader.num_workers,
+        config.data.engine,
+        batches_ahead=config.data.batches_ahead,
+        device=fabric.device,
     )
     found: dict[str, tuple[Batch, int, Detections]] = {}
     waiting: list[Batch] = []
@@ -49,9 +52,10 @@ def predict(config: DictConfig, console: Console) -> Path:
         for batch in track(loader, "predicting", console=console, transient=True):
             if batch is None:
                 continue
-            images = module.normalization.on_device(batch.pop("images"), fabric.device)
+            images = module.normalization.on_device(batch["images"])
             pool.submit(model(images).prob_map, batch["inverse_matrix"], batch["shape"])
-            waiting.append(batch)
+            # What is found is kept to the end, the tensors are not.
+            waiting.append({name: value for name, value in batch.items() if not isinstance(value, torch.Tensor)})
             _collect(found, waiting, pool, keep=1)
         _collect(found, waiting, pool, keep=0)
     out = Path(config.out)

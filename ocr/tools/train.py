@@ -15,6 +15,7 @@ from rich.table import Table
 
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError
+from ocr.lightning_modules.callbacks.data_report import describe
 from ocr.lightning_modules.ocr_pl import OCRPLModule
 from ocr.pipeline.build import make
 
@@ -59,6 +60,8 @@ def test(config: DictConfig, console: Console) -> dict[str, float]:
         for name, value in scores.items():
             table.add_row(name.removeprefix("val/"), f"{value:.4f}")
         console.print(table)
+        dataset = data.dataset("test")
+        console.print(describe(dataset, dataset.ledger.totals()), highlight=False, soft_wrap=True)
     return scores
 
 

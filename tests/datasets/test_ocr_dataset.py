@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sameness import assert_same
 from torch.utils.data import DataLoader
 
 from ocr.datasets import DBCollateFN, DBTransforms, OCRDataset
@@ -36,27 +37,6 @@ def fixed(normalize: str = "host") -> DBTransforms:
 
 def open_split(data: Path, split: str = "val", transform: DBTransforms | None = None, **settings: Any) -> OCRDataset:
     return OCRDataset(data / "images" / split, data / "jsons" / f"{split}.json", transform or fixed(), **settings)
-
-
-def assert_same(left: Any, right: Any, where: str = "") -> None:
-    """Equal in value, type and shape, all the way down."""
-    assert type(left) is type(right), where
-    if isinstance(left, torch.Tensor):
-        assert left.dtype == right.dtype, where
-        assert torch.equal(left, right), where
-    elif isinstance(left, np.ndarray):
-        assert left.dtype == right.dtype, where
-        assert np.array_equal(left, right), where
-    elif isinstance(left, dict):
-        assert left.keys() == right.keys(), where
-        for key in left:
-            assert_same(left[key], right[key], f"{where}.{key}")
-    elif isinstance(left, list | tuple):
-        assert len(left) == len(right), where
-        for index, pair in enumerate(zip(left, right, strict=True)):
-            assert_same(*pair, f"{where}[{index}]")
-    else:
-        assert left == right, where
 
 
 def batches(dataset: OCRDataset, **settings: Any) -> list[Any]:

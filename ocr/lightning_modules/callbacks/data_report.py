@@ -1,0 +1,66 @@
+"""One line a split at the end of each epoch: what happened to its pages, on all ranks together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning
+import torch
+from rich.console import Console
+
+from ocr.pipeline.ledger import Ledger
+
+NAMED_FILES = 3
+
+
+class DataReport(lightning.Callback):
+    """Tells the cache's hits and misses, and whatever was skipped, recovered, dropped or stale."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console()
+        self._validated = False
+
+    def on_validation_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        self._validated = not trainer.sanity_checking
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        datasets: dict[str, Any] = getattr(getattr(trainer, "datamodule", None), "datasets", {})
+        for split in ("train", "val") if self._validated else ("train",):
+            if split in datasets:
+                counts = _counts_of_all_ranks(datasets[split].ledger, trainer, pl_module)
+                if trainer.is_global_zero:
+                    line = f"{split}: {describe(datasets[split], counts)}"
+                    self.console.print(line, highlight=False, soft_wrap=True)
+        self._validated = False
+
+
+def describe(dataset: Any, counts: dict[str, int]) -> str:
+    """What is worth a word of the pages of an epoch."""
+    parts = [f"{counts['seen']} pages"]
+    if dataset.cache is not None:
+        hits, misses, invalid = (counts[f"cache_{name}"] for name in ("hits", "misses", "invalid"))
+        parts.append(f"cache {hits} hits, {misses} misses, {invalid} invalid, covers {dataset.cache.covered:.0%}")
+    if counts["maps_stale"]:
+        parts.append(f"{counts['maps_stale']} stale maps drawn anew")
+    if counts["dropped_polygons"]:
+        parts.append(f"{counts['dropped_polygons']} polygons without area or off the page")
+    parts += [
+        f"{counts[name]} {name}{_first_files(dataset, name)}" for name in ("recovered", "skipped") if counts[name]
+    ]
+    return "; ".join(parts)
+
+
+def _first_files(dataset: Any, count: str) -> str:
+    files = dataset.ledger.files(count)
+    more = ", ..." if len(files) > NAMED_FILES else ""
+    return f" ({', '.join(files[:NAMED_FILES])}{more})" if files else ""
+
+
+def _counts_of_all_ranks(ledger: Ledger, trainer: lightning.Trainer, pl_module: Any) -> dict[str, int]:
+    totals = ledger.totals()
+    if trainer.world_size == 1:
+        return totals
+    sums = trainer.strategy.reduce(torch.tensor(list(totals.values()), device=pl_module.device), reduce_op="sum")
+    counts = dict(zip(totals, sums.tolist(), strict=True))
+    # Pages that never became samples are the same on every rank.
+    return counts | {"skipped": counts["skipped"] - (trainer.world_size - 1) * len(ledger.left_out)}
