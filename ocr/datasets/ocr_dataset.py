@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from ocr.pipeline.batch import STACKED, Batch, Item, listed, lists, stacked, to_
 from ocr.pipeline.cache import Cache
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.ledger import Ledger
+from ocr.pipeline.order import are_neighbours
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.slots import Slot
@@ -87,6 +89,8 @@ class OCRDataset(Dataset[Item | None]):
         # Shared, so that workers that live on see the epoch change.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._draw_maps = self._map_stage() if use_stored_maps else self.targets
+        as_in_batch = self.cut.normalized or transform.host_normalization is None
+        self._holds_batches = self.cut.page and self.cut.maps and as_in_batch and not transform.random
         self.cache = self._open_cache(cache_folder, cache_max_bytes) if self.cut else None
         if self.cache is not None and (preload_maps or preload_images or prenormalize_images):
             self.fill_cache("preloading pages")
@@ -109,10 +113,23 @@ class OCRDataset(Dataset[Item | None]):
         self.ledger.record(sample)
         return to_item(sample, self.transform.host_normalization, self.targets)
 
-    def view(self, indices: Sequence[int]) -> Batch | None:
-        """A batch of neighbouring samples as views of the cache; None where they must be made or copied."""
-        kept = self._view(indices)
+    def can_view(self, indices: Sequence[int]) -> bool:
+        """Whether a batch of these samples is a view of the cache as soon as it holds them."""
+        return self.cache is not None and self.cache.grows and self._holds_batches and are_neighbours(indices)
+
+    def view(self, indices: Sequence[int], outcomes: Sequence[str] = ()) -> Batch | None:
+        """A batch of neighbouring samples as views of the cache; None where they must be made or copied.
+
+        `outcomes` tells how they got there, where that was only now.
+        """
+        kept = self._view(indices, outcomes)
         return None if kept is None else kept[0] | lists(kept[1])
+
+    def keep(self, index: int) -> str:
+        """See that the cache holds a sample: "hit", "miss" or "invalid" as it was, "" where the page is skipped."""
+        assert self.cache is not None
+        made = self._guard(index, lambda index: {"outcome": self.cache.sample(index).cached})  # type: ignore[union-attr]
+        return made["outcome"] if made else ""
 
     def write(self, index: int, slot_for: Callable[[Sample], Slot]) -> Item | None:
         """Put a sample into its slot of a batch; what is listed of it, None where it is skipped."""
@@ -207,17 +224,14 @@ class OCRDataset(Dataset[Item | None]):
     def _with_maps(self, sample: Sample) -> Sample:
         return self._draw_maps(sample) if sample.maps is None else sample
 
-    def _view(self, indices: Sequence[int]) -> tuple[Batch, list[Item]] | None:
+    def _view(self, indices: Sequence[int], outcomes: Sequence[str] = ()) -> tuple[Batch, list[Item]] | None:
         """Tensors over the cache and what is listed, where the cache holds all that a batch needs."""
-        as_in_batch = self.cut.normalized or self.transform.host_normalization is None
-        if self.cache is None or self.transform.random or not (self.cut.page and self.cut.maps and as_in_batch):
-            return None
-        kept = self.cache.view(indices)
+        kept = self.cache.view(indices) if self.cache is not None and self._holds_batches else None
         if kept is None:
             return None
         arrays, samples = kept
-        for sample in samples:
-            self.ledger.record(sample)
+        for sample, outcome in zip_longest(samples, outcomes):
+            self.ledger.record(replace(sample, cached=outcome or "hit"))
         return stacked(arrays), [listed(sample) for sample in samples]
 
     def _guard(self, index: int, get: Callable[[int], Item]) -> Item | None:

@@ -25,6 +25,7 @@ from ocr.errors import DataError
 from ocr.pipeline.cache_folder import Budget, cache_root, find_store, locked_folder
 from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
 from ocr.pipeline.layout import FORMAT, UNKNOWN, Layout, Row, Signature
+from ocr.pipeline.order import are_neighbours
 from ocr.pipeline.record import Cut, Record, read_notes, to_record, to_sample
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import FolderSource
@@ -87,10 +88,15 @@ class Cache:
                 found = self._fetch(index)
             return found if isinstance(found, Sample) else self._make(index, found)
 
+    @property
+    def grows(self) -> bool:
+        """Whether samples that are not there will be once they are made."""
+        return not self._stopped
+
     def view(self, indices: Sequence[int]) -> tuple[dict[str, NDArray[Any]], list[Sample]] | None:
         """Neighbouring samples as one array a column, nothing copied; None where they do not lie so."""
         first, store = indices[0], self.store()
-        if store is None or list(indices) != list(range(first, first + len(indices))):
+        if store is None or not are_neighbours(indices):
             return None
         rows = [self._proven_row(store, index) for index in indices]
         if any(isinstance(row, str) or row.place >= 0 for row in rows):

@@ -26,6 +26,8 @@ class Pending:
     def __init__(self, indices: Sequence[int]) -> None:
         self.indices = indices
         self.items: list[Item | None] = [None] * len(indices)
+        self.outcomes: list[str] | None = None
+        """How each sample got into the cache, where the batch will be a view of it; "" for one that is skipped."""
         self.left = len(indices)
         self.memory: BatchMemory | None = None
         self.batch: Batch | None = None
@@ -48,35 +50,57 @@ class BatchMaker:
 
     def begin(self, pending: Pending) -> bool:
         """Whether the batch is there at once."""
-        if self.collate is None and not self.memories.pinned:
-            pending.batch = self.dataset.view(pending.indices)
-        if pending.batch is None:
+        if self.collate is not None or self.memories.pinned:
             return False
-        self._deliver(pending)
-        return True
+        pending.batch = self.dataset.view(pending.indices)
+        if pending.batch is not None:
+            self._deliver(pending)
+            return True
+        if self.dataset.can_view(pending.indices):
+            pending.outcomes = [""] * len(pending.indices)
+        return False
 
     def make(self, pending: Pending, position: int) -> bool:
         """Make one sample of the batch, and the batch with the last of them: then true."""
         index = pending.indices[position]
-        if self.collate is None:
-            item = self.dataset.write(index, lambda sample: self._slot(pending, position, sample))
+        if pending.outcomes is not None:
+            pending.outcomes[position] = self.dataset.keep(index)
         else:
-            item = self.dataset[index]
+            pending.items[position] = self._item(pending, position)
         with self._lock:
-            pending.items[position] = item
             pending.left -= 1
             if pending.left:
                 return False
-        if self.collate is not None:
-            pending.batch = self.collate(pending.items)
-        else:
-            present = [(place, item) for place, item in enumerate(pending.items) if item is not None]
-            if present and pending.memory is not None:
-                tensors = pending.memory.batch([place for place, _ in present])
-                pending.batch = tensors | lists([item for _, item in present])
-        pending.memory = None
+        self._assemble(pending)
         self._deliver(pending)
         return True
+
+    def _item(self, pending: Pending, position: int) -> Item | None:
+        index = pending.indices[position]
+        item: Item | None = (
+            self.dataset[index]
+            if self.collate is not None
+            else self.dataset.write(index, lambda sample: self._slot(pending, position, sample))
+        )
+        return item
+
+    def _assemble(self, pending: Pending) -> None:
+        if self.collate is not None:
+            pending.batch = self.collate(pending.items)
+            return
+        if pending.outcomes is not None:
+            if all(pending.outcomes):
+                pending.batch = self.dataset.view(pending.indices, pending.outcomes)
+            if pending.batch is not None:
+                return
+            # Skipped pages, a full cache or one whose slot was taken: copied after all.
+            for position, outcome in enumerate(pending.outcomes):
+                pending.items[position] = self._item(pending, position) if outcome else None
+        present = [(place, item) for place, item in enumerate(pending.items) if item is not None]
+        if present and pending.memory is not None:
+            tensors = pending.memory.batch([place for place, _ in present])
+            pending.batch = tensors | lists([item for _, item in present])
+        pending.memory = None
 
     def _deliver(self, pending: Pending) -> None:
         if self.finish is not None and pending.batch is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,15 @@ def epoch_order(count: int, seed: int, epoch: int, shuffle: bool) -> NDArray[np.
     if not shuffle:
         return np.arange(count)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, epoch)))).permutation(count)
+
+
+def are_neighbours(indices: Sequence[int]) -> bool:
+    """Whether samples lie side by side.
+
+    >>> are_neighbours([3, 4, 5]), are_neighbours([3, 5])
+    (True, False)
+    """
+    return list(indices) == list(range(indices[0], indices[0] + len(indices)))
 
 
 class EpochBatches(Sampler[list[int]]):
