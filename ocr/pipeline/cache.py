@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +21,12 @@ import torch
 from numpy.typing import NDArray
 
 from ocr.errors import DataError
-from ocr.pipeline.cache_folder import Budget, cache_root, find_store, locked_folder
+from ocr.pipeline.cache_folder import Budget, FolderLock, cache_root, find_store
 from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
 from ocr.pipeline.layout import FORMAT, UNKNOWN, Layout, Row, Signature
 from ocr.pipeline.order import are_neighbours
 from ocr.pipeline.record import Cut, Record, read_notes, to_record, to_sample
+from ocr.pipeline.relatives import Relatives
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import FolderSource
 from ocr.pipeline.store import DamagedStoreError, Store, remove_store
@@ -67,12 +67,13 @@ class Cache:
         self._store: Store | None = None
         self._candidate = self.root / f"{self._name}-0"
         self._stopped = ""
+        self._relatives: Relatives | None = None
         self._process = os.getpid()
-        self._lock = threading.RLock()
+        self._lock = FolderLock(self.root)
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("_proven", "_written", "_store", "_candidate", "_stopped", "_process", "_lock")
-        return {name: value for name, value in vars(self).items() if name not in own}
+        kept = ("source", "make", "cut", "stages", "root", "budget", "_name", "_shared")
+        return {name: vars(self)[name] for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -83,9 +84,8 @@ class Cache:
         found = self._fetch(index)
         if isinstance(found, Sample):
             return found
-        with self._turn(index) as first:
-            if not first:
-                found = self._fetch(index)
+        with self._turn(index):
+            found = self._fetch(index)
             return found if isinstance(found, Sample) else self._make(index, found)
 
     @property
@@ -119,13 +119,7 @@ class Cache:
         for index in random.SystemRandom().sample(ready, min(RECOMPUTED_AT_START, len(ready))):
             row = self._proven_row(store, index)
             if isinstance(row, Row) and not self._is_what_stages_make(index, row):
-                log.warning(
-                    "%s: %s is not what the stages make of it now, though nothing tells why; the whole cache is made "
-                    "anew. Does a stage depend on something that is no parameter of it?",
-                    store.folder,
-                    self.source.entries[index].filename,
-                )
-                self._discard(store)
+                self._discard(store, self.source.entries[index].filename)
                 return
         deadline = time.monotonic() + PROVE_AHEAD_SECONDS
         for index in ready:
@@ -154,8 +148,7 @@ class Cache:
 
     def settle(self, **events: int) -> None:
         """Note the hits, misses and invalid ones of an epoch for `ocr cache stats`."""
-        store = self.store()
-        if store is not None:
+        if (store := self.store()) is not None:
             store.count(**events)
 
     def store(self) -> Store | None:
@@ -173,6 +166,8 @@ class Cache:
             self._store, self._candidate = find_store(self.root, self._name, self._is_ours)
         except OSError as error:
             self._stop(f"cannot be opened ({error}); pages are made anew every time")
+        if self._store is not None and not self._store.writable:
+            self._stop(f"may not be written to, and covers {self.covered:.0%}; other pages are made anew every time")
 
     def _fetch(self, index: int) -> Sample | str:
         """The sample, or "miss" or "invalid"."""
@@ -215,17 +210,24 @@ class Cache:
         signature = self.source.signature(index)
         raw = self.source.read(index)
         content = content_digest(raw.encoded)
-        sample = self.make(raw)
+        known = self._known(index, content)
+        sample = self.make(raw) if known is None else to_sample(known, self.source.entry(index))
         if not self._stopped and signature is not None:
             self._keep(index, sample, content, signature)
-        return replace(sample, cached=outcome)
+        return replace(sample, cached=outcome if known is None else "hit")
+
+    def _known(self, index: int, content: bytes) -> Record | None:
+        """The same page in another cache of these stages; a list of pages that grew does not begin anew."""
+        with self._lock if self._relatives is None else nullcontext():
+            self._relatives = self._relatives or Relatives(self._candidate)
+        return self._relatives.find(content, self.source.annotation_digest(index))
 
     def _keep(self, index: int, sample: Sample, content: bytes, signature: Signature) -> None:
         record = to_record(sample, self.cut)
         try:
             store = self._store or self._create(record)
             # Two runs that disagree about a sample, one before an edit and one after, must not replace it in turns.
-            if not store.writable or self._written[index] or not self._affords(store, record):
+            if self._written[index] or not self._affords(store, record):
                 return
             self._written[index] = 1
             row = store.write(index, record, content, self.source.annotation_digest(index), signature.settled())
@@ -248,17 +250,12 @@ class Cache:
             self._stopped = reason
             log.warning("%s: the cache %s", self._store.folder if self._store else self.root, reason)
 
-    def _turn(self, index: int) -> AbstractContextManager[bool]:
-        """Be the only one to make a sample; false where somebody else was, and may have made it."""
+    def _turn(self, index: int) -> AbstractContextManager[None]:
+        """Be the only one to make a sample; whoever made it meanwhile has kept it."""
         if self._stopped:
-            return nullcontext(True)
-        return self._store.claim(index) if self._store else self._beginning()
-
-    @contextmanager
-    def _beginning(self) -> Iterator[bool]:
-        """The layout of a cache is that of its first sample, so whoever makes that keeps the others waiting."""
-        with locked_folder(self.root, self._lock):
-            yield self.store() is None
+            return nullcontext()
+        # The layout of a cache is that of its first sample, so whoever makes that keeps the others waiting.
+        return self._store.claim(index) if self._store else self._lock
 
     def _create(self, record: Record) -> Store:
         self.root.mkdir(parents=True, exist_ok=True)
@@ -291,11 +288,14 @@ class Cache:
             return True  # Gone since it was proven; whoever asks for it is told.
         return to_record(sample, self.cut).checksum() == row.checksum
 
-    def _discard(self, store: Store) -> None:
+    def _discard(self, store: Store, name: str) -> None:
+        log.warning(
+            "%s: the stages make something else of %s now, though nothing tells why; the whole cache is made anew. "
+            "Does a stage depend on something that is no parameter of it?",
+            *(store.folder, name),
+        )
+        self._shared.zero_()
         with self._lock:
             self._store = None
-            self._shared.zero_()
-            try:
+            with suppress(FileNotFoundError):
                 remove_store(store.folder)
-            except OSError as error:
-                self._stop(f"is damaged and cannot be removed ({error})")

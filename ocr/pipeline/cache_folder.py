@@ -8,8 +8,8 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -78,7 +78,7 @@ def free_memory() -> int:
 
 
 def find_store(root: Path, name: str, is_ours: Callable[[Store], bool]) -> tuple[Store | None, Path]:
-    """The cache of this name whose pages are ours, and where it is or should be.
+    """The cache of this name whose pages are ours, and where it is or should be; to be called under a `FolderLock`.
 
     Datasets whose files have the same names get numbers. A damaged cache is removed.
     """
@@ -138,18 +138,28 @@ def remove_remains(root: Path) -> int:
     return freed
 
 
-@contextmanager
-def locked_folder(folder: Path, mine: threading.RLock) -> Iterator[None]:
-    """One thread of one process at a time; the lock is on the folder itself and ends with the process."""
-    with mine:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(folder, os.O_RDONLY)
-        except OSError:
-            yield  # Nothing can be written there either, which is told when it is tried.
-            return
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+class FolderLock:
+    """One thread of one process at a time, again within itself; the lock is on the folder and ends with the process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._mine = threading.RLock()
+        self._depth = 0
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> None:
+        self._mine.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            # Where the folder cannot be made nothing can be written either, which is told when it is tried.
+            with suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._descriptor = os.open(self._folder, os.O_RDONLY)
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        self._mine.release()

@@ -171,23 +171,18 @@ class Store:
         os.pwrite(self._rows, bytes(ROW_BYTES), (index + 1) * ROW_BYTES)
 
     @contextmanager
-    def claim(self, index: int) -> Iterator[bool]:
-        """Be the only one to make a sample; false where somebody else was, and may have made it.
-
-        Who holds a claim for longer than a minute is stopped or stuck, and not waited for.
-        """
-        first, deadline = True, time.monotonic() + CLAIM_SECONDS
+    def claim(self, index: int) -> Iterator[None]:
+        """Be the only one to make a sample; who holds a claim for longer than a minute is stuck, and not waited for."""
+        deadline = time.monotonic() + CLAIM_SECONDS
         # Locks of the system are between processes; those of threads are our own.
         with self._lock:
             while index in self._claimed and time.monotonic() < deadline:
-                first = False
                 self._lock.wait(1.0)
             self._claimed.add(index)
         try:
             while not self._lock_row(index) and time.monotonic() < deadline:
-                first = False
                 time.sleep(0.002)
-            yield first
+            yield
         finally:
             with self._lock:
                 if self.writable:
