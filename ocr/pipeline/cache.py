@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -26,7 +25,7 @@ from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
 from ocr.pipeline.layout import FORMAT, UNKNOWN, Layout, Row, Signature
 from ocr.pipeline.order import are_neighbours
 from ocr.pipeline.record import Cut, Record, read_notes, to_record, to_sample
-from ocr.pipeline.relatives import Relatives
+from ocr.pipeline.relatives import Relatives, holds_pages_of
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import FolderSource
 from ocr.pipeline.store import DamagedStoreError, Store, remove_store
@@ -35,7 +34,6 @@ log = logging.getLogger(__name__)
 RECOMPUTED_AT_START = 3
 PROVE_AHEAD_SECONDS = 2.0
 """At 30 GB/s of checksums this is a few thousand pages of validation; the others are proven when first asked for."""
-_PROBES = 8
 
 
 class Cache:
@@ -163,7 +161,9 @@ class Cache:
 
     def _open(self) -> None:
         try:
-            self._store, self._candidate = find_store(self.root, self._name, self._is_ours)
+            self._store, self._candidate = find_store(
+                self.root, self._name, lambda store: holds_pages_of(store, self.source)
+            )
         except OSError as error:
             self._stop(f"cannot be opened ({error}); pages are made anew every time")
         if self._store is not None and not self._store.writable:
@@ -270,17 +270,6 @@ class Cache:
         self._store = Store.create(self._candidate, layout, about)
         return self._store
 
-    def _is_ours(self, store: Store) -> bool:
-        """Whether at least half of a few pages are the ones that were cached."""
-        ready = store.ready()
-        probes = ready[np.linspace(0, len(ready) - 1, min(_PROBES, len(ready)), dtype=np.int64)].tolist()
-        same = 0
-        for index in probes:
-            row, signature = store.row(index), self.source.signature(index)
-            if row is not None and signature is not None:
-                same += row.signature == signature or row.content == content_digest(self.source.read(index).encoded)
-        return 2 * same >= len(probes)
-
     def _is_what_stages_make(self, index: int, row: Row) -> bool:
         try:
             sample = self.make(self.source.read(index))
@@ -297,5 +286,7 @@ class Cache:
         self._shared.zero_()
         with self._lock:
             self._store = None
-            with suppress(FileNotFoundError):
+            try:
                 remove_store(store.folder)
+            except OSError as error:
+                self._stop(f"cannot be removed ({error}) and is not used; pages are made anew every time")

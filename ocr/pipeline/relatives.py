@@ -1,12 +1,31 @@
-"""Caches of the same stages over other lists of pages: what they hold need not be made again."""
+"""Which caches hold pages of a dataset: its own, and others of the same stages whose samples need not be made again."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
+from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.record import Record
+from ocr.pipeline.source import FolderSource
 from ocr.pipeline.store import DamagedStoreError, Store
+
+
+PROBES = 8
+
+
+def holds_pages_of(store: Store, source: FolderSource) -> bool:
+    """Whether at least half of a few pages are the ones that were cached; names alone may be those of other pages."""
+    ready = store.ready()
+    probes = ready[np.linspace(0, len(ready) - 1, min(PROBES, len(ready)), dtype=np.int64)].tolist()
+    same = 0
+    for index in probes:
+        row, signature = store.row(index), source.signature(index)
+        if row is not None and signature is not None:
+            same += row.signature == signature or row.content == content_digest(source.read(index).encoded)
+    return 2 * same >= len(probes)
 
 
 class Relatives:
