@@ -12,7 +12,6 @@ from ocr.pipeline.record import Record
 from ocr.pipeline.source import FolderSource
 from ocr.pipeline.store import DamagedStoreError, Store
 
-
 PROBES = 8
 
 
