@@ -43,6 +43,7 @@ check: $(READY)  ## ruff and mypy --strict
 bench: $(READY)  ## the benchmarks: make bench DATA=DIR (default: synthetic pages)
 	$(BIN)/python benchmarks/maps.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/cold_epoch.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/epochs.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/boxes.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/scores.py
 	$(BIN)/python benchmarks/synth.py
