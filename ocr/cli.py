@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ocr import __version__
+from ocr.tools.cache.command import app as cache_app
 
 app = typer.Typer(
     name="ocr",
@@ -20,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(cache_app, name="cache")
 
 
 def _examples(*commands: str) -> str:

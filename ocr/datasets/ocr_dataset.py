@@ -6,11 +6,14 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import fields, replace
 from itertools import zip_longest
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.progress import track
 from torch.utils.data import Dataset
 
 from ocr.datasets.cut import choose_cut
@@ -175,18 +178,18 @@ class OCRDataset(Dataset[Item | None]):
             totals = self.ledger.totals()
             counts = {name: totals[f"cache_{name}"] for name in ("hits", "misses", "invalid")}
             self.cache.settle(**{name: count - self._settled[name] for name, count in counts.items()})
-            self._settled.update(counts)
+            self._settled = Counter(counts)
 
-    def fill_cache(self, title: str = "filling the cache", threads: int | None = None) -> None:
-        """Make what the cache does not hold yet, in threads and with a progress bar."""
-        from rich.progress import track
-
-        if self.cache is not None:
-            made = self.cache.fill(
-                threads or os.cpu_count() or 1, skip=DataError if self.on_bad_sample == "skip" else ()
-            )
-            for _ in track(made, title, total=len(self), transient=True):
-                pass
+    def fill_cache(self, title: str = "filling the cache", threads: int | None = None) -> Counter[str]:
+        """Make what the cache does not hold yet, in threads and with a progress bar; how many were "hit" or "miss"."""
+        outcomes: Counter[str] = Counter()
+        if self.cache is None:
+            return outcomes
+        silent = not Console().is_terminal
+        with closing(self.cache.fill(self.keep, threads or os.cpu_count() or 1)) as made:
+            for outcome in track(made, title, total=len(self), transient=True, disable=silent):
+                outcomes[outcome or "skipped"] += 1
+        return outcomes
 
     def __repr__(self) -> str:
         path = ["source", repr(self.decode), repr(self.transform), repr(self._draw_maps), "batch"]

@@ -10,9 +10,9 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -125,18 +125,12 @@ class Cache:
                 break
             self._proven_row(store, index)
 
-    def fill(self, threads: int, skip: type[Exception] | tuple[()] = ()) -> Iterator[int]:
-        """Make what is not there, yielding as it gets done; errors of type `skip` wait for who asks for the page."""
-
-        def load(index: int) -> int:
-            with suppress(*([skip] if skip else [])):
-                self.sample(index)
-            return index
-
+    def fill(self, keep: Callable[[int], str], threads: int) -> Generator[str]:
+        """Call `keep` for every sample, in threads, and tell how each came about as it gets done."""
         # From somewhere, so that two processes do not go along side by side.
         first = random.SystemRandom().randrange(len(self.source))
         with ThreadPoolExecutor(threads) as pool:
-            yield from pool.map(load, [*range(first, len(self.source)), *range(first)])
+            yield from pool.map(keep, [*range(first, len(self.source)), *range(first)])
 
     @property
     def covered(self) -> float:
@@ -146,8 +140,11 @@ class Cache:
 
     def settle(self, **events: int) -> None:
         """Note the hits, misses and invalid ones of an epoch for `ocr cache stats`."""
-        if (store := self.store()) is not None:
-            store.count(**events)
+        try:
+            if (store := self.store()) is not None:
+                store.count(**events)
+        except OSError as error:
+            self._stop(f"cannot be written to ({error}); what it was of use for is not counted")
 
     def store(self) -> Store | None:
         """The files, as soon as there are any."""

@@ -86,9 +86,10 @@ class Loader:
         self._done = batches.first_batch
         for batch in self._pass():
             self._done += 1
+            # Not behind the loop: who knows the number of batches does not ask for one more.
+            if self._done == len(self) and hasattr(self.dataset, "settle"):
+                self.dataset.settle()
             yield self._arrival.receive(batch) if self._arrival is not None and batch is not None else batch
-        if hasattr(self.dataset, "settle"):
-            self.dataset.settle()
         self._done = 0
         batches.set_epoch(batches.epoch + 1)
 

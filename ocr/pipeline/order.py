@@ -81,12 +81,9 @@ class EpochBatches(Sampler[list[int]]):
         order = epoch_order(self.count, self.seed, self.epoch, self.shuffle)
         if self.drop_last:
             order = order[: len(self) * self.batch_size * self.ranks]
-        if self.shuffle:
-            # In turns, so that all ranks together have the same batches as one with a larger batch.
-            mine = order[self.rank :: self.ranks]
-        else:
-            # Neighbours, which a cache hands out without a copy.
-            mine = np.array_split(order, self.ranks)[self.rank]
+        # In turns, so that all ranks together have the batches of one with a larger batch; unshuffled ones are
+        # neighbours, which a cache hands out without a copy.
+        mine = order[self.rank :: self.ranks] if self.shuffle else np.array_split(order, self.ranks)[self.rank]
         sizes = [self.batch_size] * len(self)
         if not self.drop_last and self.ranks > 1:
             sizes = [len(part) for part in np.array_split(mine, len(self))]

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.layout import FORMAT, NOTES_SLOT_BYTES, ROW_BYTES, Layout, Row, Signature, align
 from ocr.pipeline.mapping import map_file, private_window
 from ocr.pipeline.record import Record
@@ -62,6 +63,7 @@ class Store:
         aside.mkdir(parents=True)
         try:
             about = {"format": FORMAT, "layout": asdict(layout)} | about
+            about["digest"] = _about_digest(about)
             (aside / "about.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
             for name, length in (("rows", (layout.count + 1) * ROW_BYTES), ("data", layout.end())):
                 with (aside / name).open("wb") as stream:
@@ -219,14 +221,15 @@ class Store:
 
     @contextmanager
     def _locked_head(self) -> Iterator[None]:
+        # Not the kind of lock that claims are: those do not keep apart two stores of one process.
         with self._lock:
             if self.writable:
-                fcntl.lockf(self._rows, fcntl.LOCK_EX, 1, 0)
+                fcntl.flock(self._rows, fcntl.LOCK_EX)
             try:
                 yield
             finally:
                 if self.writable:
-                    fcntl.lockf(self._rows, fcntl.LOCK_UN, 1, 0)
+                    fcntl.flock(self._rows, fcntl.LOCK_UN)
 
     def _slot(self, name: str, index: int) -> int:
         start, slot = self.columns[name]
@@ -245,9 +248,15 @@ def read_about(folder: Path) -> tuple[dict[str, Any], Layout]:
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         if about["format"] != FORMAT:
             raise DamagedStoreError(f"{folder}: format {about['format']}, not {FORMAT}")
+        if about.pop("digest") != _about_digest(about):
+            raise DamagedStoreError(f"{folder}/about.json was changed")
         return about, Layout(**about["layout"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedStoreError(f"{folder}: {error}") from error
+
+
+def _about_digest(about: dict[str, Any]) -> str:
+    return digest(json.dumps(about, sort_keys=True))
 
 
 def partial_folder(folder: Path) -> Path:

@@ -1,0 +1,98 @@
+"""Which caches go when room is needed, and that they are gone."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.prompt import Confirm
+
+from ocr.errors import ConfigError
+from ocr.pipeline.cache_folder import cache_root, parse_bytes, remove_remains
+from ocr.pipeline.store import remove_store
+from ocr.tools.cache.kept import Kept, describe, find_caches
+from ocr.tools.cache.report import PLAIN, ago, counted, in_bytes
+
+_DAY_SECONDS = 86400
+
+
+def clear(
+    folder: Path | None,
+    names: Sequence[str],
+    max_bytes: str | None,
+    older_than_days: float | None,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Remove caches, and what killed processes left; exit status 1 where the user does not want to."""
+    root, console = cache_root(folder), Console()
+    limit = parse_bytes(max_bytes, "--max-bytes") if max_bytes is not None else None
+    caches = describe(root)
+    chosen = choose(caches, find_caches(root, names), limit, older_than_days)
+    if dry_run:
+        for cache in chosen:
+            console.print(f"would remove {_line(cache)}", **PLAIN)
+        console.print(f"would free {_sum(chosen)}" if chosen else "nothing to remove", **PLAIN)
+        return 0
+    if chosen and not yes and not _agreed(chosen, console):
+        console.print("nothing removed", **PLAIN)
+        return 1
+    removed = list(_remove(chosen, console))
+    remains = remove_remains(root)
+    freed = [_sum(removed)] * bool(removed) + [f"{in_bytes(remains)} that killed processes left"] * bool(remains)
+    left = _sum([cache for cache in caches if cache not in removed])
+    done = f"freed {' and '.join(freed)}" if freed else "nothing to remove"
+    console.print(f"{done}; {left} stay in {escape(str(root))}", **PLAIN)
+    return 0
+
+
+def choose(
+    caches: Sequence[Kept], folders: Collection[Path], max_bytes: int | None, older_than_days: float | None
+) -> list[Kept]:
+    """Of the caches in these folders all or, where there are limits, what is above them: those unused for longer, and
+    the least recently used until all that stays fits."""
+    candidates = sorted((cache for cache in caches if cache.folder in folders), key=lambda cache: cache.last_used)
+    if max_bytes is None and older_than_days is None:
+        return candidates
+    now, chosen = time.time(), []
+    stays = sum(cache.disk_bytes for cache in caches)
+    for cache in candidates:
+        is_old = older_than_days is not None and now - cache.last_used > older_than_days * _DAY_SECONDS
+        if is_old or (max_bytes is not None and stays > max_bytes):
+            chosen.append(cache)
+            stays -= cache.disk_bytes
+    return chosen
+
+
+def _agreed(chosen: Sequence[Kept], console: Console) -> bool:
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            f"{_sum(chosen)} would be removed, and there is no terminal to ask at. Add --yes, or --dry-run"
+        )
+    for cache in chosen:
+        console.print(_line(cache), **PLAIN)
+    return Confirm.ask(f"Remove {_sum(chosen)}?", console=console, default=False)
+
+
+def _remove(caches: Sequence[Kept], console: Console) -> list[Kept]:
+    removed = []
+    for cache in caches:
+        with suppress(FileNotFoundError):  # Somebody else was faster.
+            remove_store(cache.folder)
+            removed.append(cache)
+            console.print(f"removed {_line(cache)}", **PLAIN)
+    return removed
+
+
+def _line(cache: Kept) -> str:
+    where = cache.dataset or str(cache.folder)
+    return f"{cache.name}, {in_bytes(cache.disk_bytes)}, used {ago(cache.last_used)}: {escape(where)}"
+
+
+def _sum(caches: Sequence[Kept]) -> str:
+    return f"{counted(len(caches))}, {in_bytes(sum(cache.disk_bytes for cache in caches))}"

@@ -1,0 +1,90 @@
+"""The commands below `ocr cache`. Every library that takes time to load is imported in the command that needs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Pages that are kept between runs: list, count, check, remove and fill them.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_Names = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME", help="Caches as `ocr cache ls` names them; default: all.")
+]
+_Folder = Annotated[
+    Path | None, typer.Option(help="Folder of the caches; default: $GLYPHFEED_CACHE, or the user's folder for caches.")
+]
+
+
+@app.command(epilog="Examples: ocr cache ls   |   ocr cache ls --folder /fast/disk")
+def ls(folder: _Folder = None) -> None:
+    """List the caches: of which dataset, how large, how complete, how old."""
+    from ocr.tools.cache.report import print_list
+
+    print_list(folder)
+
+
+@app.command(epilog="Examples: ocr cache stats   |   ocr cache stats 3f2a-91c4 --json")
+def stats(
+    names: _Names = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it for programs.")] = False,
+    folder: _Folder = None,
+) -> None:
+    """Tell hits, misses and invalid pages of all runs, and the stages that made the pages."""
+    from ocr.tools.cache.report import print_stats
+
+    print_stats(folder, names or (), as_json)
+
+
+@app.command(epilog="Examples: ocr cache verify   |   ocr cache verify 3f2a-91c4 --repair")
+def verify(
+    names: _Names = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Remove what is damaged: it is made anew.")] = False,
+    folder: _Folder = None,
+) -> None:
+    """Check every row and checksum; exit status 1 where something is wrong and not repaired."""
+    from ocr.tools.cache.verify import verify
+
+    raise typer.Exit(verify(folder, names or (), repair))
+
+
+@app.command(epilog="Examples: ocr cache clear --max-bytes 20GB   |   ocr cache clear 3f2a-91c4 --yes")
+def clear(
+    names: _Names = None,
+    max_bytes: Annotated[
+        str | None, typer.Option(help="Remove the least recently used until the rest fits, such as 20GB.")
+    ] = None,
+    older_than: Annotated[
+        float | None, typer.Option(min=0, metavar="DAYS", help="Remove those that were not used for so many days.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    folder: _Folder = None,
+) -> None:
+    """Remove caches: all, those of the names, or as many as the limits ask for.
+
+    A running process keeps what it has mapped; the disk has that room back when it ends.
+    """
+    from ocr.tools.cache.clear import clear
+
+    raise typer.Exit(clear(folder, names or (), max_bytes, older_than, dry_run, yes))
+
+
+@app.command(epilog="Examples: ocr cache build dataset_base_path=DIR   |   ocr cache build --split val")
+def build(
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="As of ocr train.")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads; default: one a core.")] = None,
+    folder: _Folder = None,
+) -> None:
+    """Fill the caches that `ocr train` will use with the same KEY=VALUE.
+
+    Interrupted, it goes on with the rest when it is called again; two at once share the work.
+    """
+    from ocr.tools.cache.build import build
+
+    raise typer.Exit(build(overrides or (), split or ("train", "val"), workers, folder))

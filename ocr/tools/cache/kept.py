@@ -1,0 +1,107 @@
+"""The caches of a folder: their names, and all that is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ocr.errors import ConfigError
+from ocr.pipeline.cache_folder import disk_bytes, last_used, list_stores
+from ocr.pipeline.store import DamagedStoreError, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One cache as it lies on disk."""
+
+    name: str
+    """Short, and enough to tell it from the others."""
+    folder: Path
+    disk_bytes: int
+    last_used: float
+    """In seconds since 1970, as `created`; 0 where that is not known."""
+    dataset: str = ""
+    keeps: str = ""
+    stages: str = ""
+    created: float = 0.0
+    height: int = 0
+    width: int = 0
+    pages: int = 0
+    ready: int = 0
+    events: dict[str, int] = field(default_factory=dict)
+    """Hits, misses and invalid ones of all runs."""
+    damage: str = ""
+    """Why nothing of it can be used."""
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of the pages asked for that were there; None where none was asked for."""
+        asked = sum(self.events.values())
+        return self.events["hits"] / asked if asked else None
+
+
+def find_caches(root: Path, names: Sequence[str] = ()) -> dict[Path, str]:
+    """Folder and short name of the caches of these names, or else of all, the one used last first.
+
+    A name is that of the folder, each part of it cut short at will: 3f2a-91 is 3f2a9c41d07e55b1-91c4aa02-0.
+    """
+    folders = list_stores(root)
+    short = {folder: _short_name(folder, folders) for folder in folders}
+    wanted = set()
+    for name in names:
+        matching = [folder for folder in folders if _is_called(folder, name)]
+        if not matching:
+            raise ConfigError(f"{name!r} is no cache in {root}. See their names: ocr cache ls")
+        if len(matching) > 1:
+            raise ConfigError(f"{name!r} may be any of {', '.join(map(short.get, matching))}: give more of the name")  # type: ignore[arg-type]
+        wanted |= set(matching)
+    return {folder: name for folder, name in short.items() if not names or folder in wanted}
+
+
+def describe(root: Path, names: Sequence[str] = ()) -> list[Kept]:
+    """All that is known of these caches, or of all."""
+    return [_describe(folder, name) for folder, name in find_caches(root, names).items()]
+
+
+def _describe(folder: Path, name: str) -> Kept:
+    size, used = disk_bytes(folder), last_used(folder)
+    try:
+        store = Store(folder)
+    except DamagedStoreError as error:
+        return Kept(name, folder, size, used, damage=str(error).removeprefix(f"{folder}: "))
+    about, layout = store.about, store.layout
+    return Kept(
+        name,
+        folder,
+        size,
+        used,
+        dataset=str(about.get("dataset")),
+        keeps=str(about.get("keeps")),
+        stages=str(about.get("stages")),
+        created=float(about.get("created", 0.0)),
+        height=layout.height,
+        width=layout.width,
+        pages=layout.count,
+        ready=len(store.ready()),
+        events=store.count(),
+    )
+
+
+def _short_name(folder: Path, folders: Sequence[Path]) -> str:
+    """As much of a folder's name as tells it from the others.
+
+    Datasets with the same stages share the first part, other stages of the same dataset the second.
+    """
+    stages, pages, number = folder.name.split("-")
+    for name in (f"{stages[:4]}-{pages[:4]}", f"{stages[:4]}-{pages[:4]}-{number}"):
+        if sum(_is_called(other, name) for other in folders) == 1:
+            return name
+    return folder.name
+
+
+def _is_called(folder: Path, name: str) -> bool:
+    parts, given = folder.name.split("-"), name.split("-")
+    if not name or given[2:] not in ([], parts[2:]):
+        return False
+    return all(part.startswith(start) for part, start in zip(parts, given, strict=False))

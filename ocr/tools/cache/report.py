@@ -1,0 +1,127 @@
+"""Caches as people read of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ocr.pipeline.cache_folder import cache_root
+from ocr.tools.cache.kept import Kept, describe
+
+PLAIN: Any = {"highlight": False, "soft_wrap": True}
+REPAIR = "Run: ocr cache verify --repair"
+_SPANS = (("day", 86400), ("h", 3600), ("min", 60))
+_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+
+
+def print_list(folder: Path | None) -> None:
+    """A row a cache, and their sum."""
+    root, console = cache_root(folder), Console()
+    caches = describe(root)
+    if not caches:
+        hint = "the first epoch of `ocr train` makes them, and `ocr cache build` ahead of it"
+        console.print(f"No caches in {escape(str(root))}: {hint}.", **PLAIN)
+        return
+    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    table.add_column("cache", no_wrap=True)
+    table.add_column("dataset, and what is kept of it", overflow="fold")
+    table.add_column("pages", justify="right", no_wrap=True)
+    table.add_column("on disk", justify="right", no_wrap=True)
+    table.add_column("used, made", no_wrap=True)
+    for cache in caches:
+        table.add_row(
+            cache.name,
+            escape("\n".join(_what(cache))),
+            f"{cache.ready}/{cache.pages}\n{share(cache.ready, cache.pages)}",
+            in_bytes(cache.disk_bytes),
+            f"{ago(cache.last_used)}\n{ago(cache.created)}",
+            end_section=cache is caches[-1],
+        )
+    total = sum(cache.disk_bytes for cache in caches)
+    table.add_row("total", escape(f"{counted(len(caches))} in {root}"), "", in_bytes(total), "")
+    console.print(table, highlight=False)
+
+
+def _what(cache: Kept) -> list[str]:
+    if cache.damage:
+        return [f"damaged: {cache.damage}. {REPAIR}"]
+    gone = "" if Path(cache.dataset).is_dir() else " (gone)"
+    return [f"{cache.dataset}{gone}", f"{cache.keeps}, {cache.width} x {cache.height}"]
+
+
+def print_stats(folder: Path | None, names: Sequence[str], as_json: bool) -> None:
+    """How often pages were there, in all runs, and which stages made them."""
+    console, caches = Console(), describe(cache_root(folder), names)
+    if as_json:
+        print(_to_json(caches))
+        return
+    if not caches:
+        print_list(folder)
+    for cache in caches:
+        console.print(f"[bold]{cache.name}[/]  {escape(cache.dataset or str(cache.folder))}", **PLAIN)
+        if cache.damage:
+            console.print(f"  damaged: {escape(cache.damage)}. {REPAIR}", **PLAIN)
+            continue
+        rate = "nothing was asked for yet" if cache.hit_rate is None else f"hit rate {100 * cache.hit_rate:.1f} %"
+        console.print(f"  {rate}: {', '.join(f'{count} {name}' for name, count in cache.events.items())}", **PLAIN)
+        pages = f"{cache.ready} of {cache.pages} pages ({share(cache.ready, cache.pages)})"
+        size = f"{cache.width} x {cache.height}, {in_bytes(cache.disk_bytes)}"
+        console.print(f"  {pages}: {cache.keeps}, {size}", **PLAIN)
+        for number, stage in enumerate(cache.stages.split(" -> ")):
+            console.print(f"  {'-> ' if number else ''}{escape(stage)}", **PLAIN)
+
+
+def _to_json(caches: Sequence[Kept]) -> str:
+    """All that is known, for programs."""
+    known = []
+    for cache in caches:
+        fields = asdict(cache)
+        known.append(fields | fields.pop("events") | {"hit_rate": cache.hit_rate, "folder": str(cache.folder)})
+    return json.dumps(known, indent=2)
+
+
+def counted(count: int) -> str:
+    """So many caches."""
+    return f"{count} cache" if count == 1 else f"{count} caches"
+
+
+def share(part: int, whole: int) -> str:
+    """Per cent, and never 100 where something is missing."""
+    return f"{100 * part // whole} %" if whole else "-"
+
+
+def in_bytes(count: int) -> str:
+    """A size as people say it.
+
+    >>> in_bytes(1_234_567_890)
+    '1.2 GB'
+    """
+    for unit, size in _UNITS:
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+def ago(then: float, now: float | None = None) -> str:
+    """How long ago, as people say it; what is ahead of the clock is now.
+
+    >>> ago(1000, now=1000 + 3 * 3600), ago(2000, now=1000)
+    ('3 h ago', 'just now')
+    """
+    if then <= 0:
+        return "unknown"
+    passed = (time.time() if now is None else now) - then
+    for unit, seconds in _SPANS:
+        count = int(passed // seconds)
+        if count >= 1:
+            return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''} ago"
+    return "just now"
