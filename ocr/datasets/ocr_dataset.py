@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import fields, replace
-from itertools import zip_longest
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import torch
-from rich.console import Console
-from rich.progress import track
-from torch.utils.data import Dataset
-
-from ocr.datasets.cut import choose_cut
+from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.transforms import DBTransforms, as_transforms
-from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_names
+from ocr.errors import ConfigError
 from ocr.formats.maps import maps_folder
-from ocr.pipeline.batch import STACKED, Batch, Item, listed, lists, stacked, to_item
-from ocr.pipeline.cache import Cache
-from ocr.pipeline.decode import Decode
-from ocr.pipeline.ledger import Ledger
-from ocr.pipeline.order import are_neighbours
-from ocr.pipeline.rng import sample_generator
-from ocr.pipeline.sample import Sample
-from ocr.pipeline.slots import Slot
-from ocr.pipeline.source import open_folder
-from ocr.pipeline.stage import run
-from ocr.pipeline.targets import StoredTargets, Targets
-
-log = logging.getLogger(__name__)
+from ocr.pipeline.source import FolderSource, open_folder
+from ocr.pipeline.targets import Targets
 
 
-class OCRDataset(Dataset[Item | None]):
-    """Pages of a folder with their maps; `dataset[i]` is a dictionary of tensors and what is known of the page.
+class OCRDataset(PageDataset):
+    """Pages of a folder with their maps; see `PageDataset` for the settings that all sources share."""
 
-    With `on_bad_sample="skip"` a page that cannot be read is None, which `DBCollateFN` leaves out. What happened
-    to every sample of the epoch is in `dataset.ledger`, also when worker processes did the work. `cache` keeps the
-    fixed part: "prefix" the page at the cut, "batch" everything to the batch, "auto" as much as is fixed. The options
-    `preload_maps`, `preload_images`, `prenormalize_images` and `cache_transformed_tensors` are views of it.
-    """
+    source: FolderSource
 
     def __init__(
         self,
@@ -61,216 +36,37 @@ class OCRDataset(Dataset[Item | None]):
         targets: Targets | None = None,
         use_stored_maps: bool = True,
         seed: int = 0,
-        cache: str = "off",
-        cache_folder: str | os.PathLike[str] | None = None,
-        cache_max_bytes: int | str = "auto",
+        **cache_settings: Any,
     ) -> None:
+        """`cache_settings`: `cache`, `cache_folder` and `cache_max_bytes` of `PageDataset`."""
         transform = as_transforms(transform)
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise ConfigError(f"seed={seed!r} must be a whole number, 0 or more")
-        if not isinstance(targets, Targets | None):
-            raise ConfigError(f"targets={targets!r} is not an ocr.pipeline.targets.Targets")
-        self.transform = transform
-        self.cut = choose_cut(
-            transform, cache, preload_maps, preload_images, prenormalize_images, cache_transformed_tensors
-        )
-        self.decode = _decode_stage(image_loading_config or {}, transform.needed_side)
-        self.source = open_folder(
+        check_seed_and_targets(seed, targets)
+        source = open_folder(
             image_path,
             annotation_path,
             annotation_format=annotation_format,
             image_extensions=image_extensions,
             on_bad_sample=on_bad_sample,
         )
-        for name, reason in self.source.skipped.items():
-            log.warning("skipped %s: %s", name, reason)
-        self.targets = targets or Targets()
-        self.on_bad_sample = on_bad_sample
-        self.seed = seed
-        self.ledger = Ledger([entry.filename for entry in self.source.entries], list(self.source.skipped))
-        self._settled: Counter[str] = Counter()
-        # Shared, so that workers that live on see the epoch change.
-        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-        self._draw_maps = self._map_stage() if use_stored_maps else self.targets
-        as_in_batch = self.cut.normalized or transform.host_normalization is None
-        self._holds_batches = self.cut.page and self.cut.maps and as_in_batch and not transform.random
-        self.cache = self._open_cache(cache_folder, cache_max_bytes) if self.cut else None
-        if self.cache is not None and (preload_maps or preload_images or prenormalize_images):
-            self.fill_cache("preloading pages")
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def __getitem__(self, index: int) -> Item | None:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"sample {index} of {len(self)}")
-        index %= len(self)
-        kept = self._view([index])
-        if kept is not None:
-            tensors, (item,) = kept
-            return {name: tensors[plural][0] for name, plural in STACKED.items()} | item | {"targets": self.targets}
-        return self._guard(index, self._item)
-
-    def _item(self, index: int) -> Item:
-        sample = self.sample(index)
-        self.ledger.record(sample)
-        return to_item(sample, self.transform.host_normalization, self.targets)
-
-    def can_view(self, indices: Sequence[int]) -> bool:
-        """Whether a batch of these samples is a view of the cache as soon as it holds them."""
-        return self.cache is not None and self.cache.grows and self._holds_batches and are_neighbours(indices)
-
-    def view(self, indices: Sequence[int], outcomes: Sequence[str] = ()) -> Batch | None:
-        """A batch of neighbouring samples as views of the cache; None where they must be made or copied.
-
-        `outcomes` tells how they got there, where that was only now.
-        """
-        kept = self._view(indices, outcomes)
-        return None if kept is None else kept[0] | lists(kept[1])
-
-    def keep(self, index: int) -> str:
-        """See that the cache holds a sample: "hit", "miss" or "invalid" as it was, "" where the page is skipped."""
-        assert self.cache is not None
-        made = self._guard(index, lambda index: {"outcome": self.cache.sample(index).cached})  # type: ignore[union-attr]
-        return made["outcome"] if made else ""
-
-    def write(self, index: int, slot_for: Callable[[Sample], Slot]) -> Item | None:
-        """Put a sample into its slot of a batch; what is listed of it, None where it is skipped."""
-        return self._guard(index, lambda index: self._write(index, slot_for))
-
-    def _write(self, index: int, slot_for: Callable[[Sample], Slot]) -> Item:
-        sample = self._augmented(index)
-        slot = slot_for(sample)
-        slot.write_page(sample.image, self.transform.host_normalization)
-        if sample.maps is None and self._draw_maps is self.targets:
-            self.targets.draw(sample.polygons, sample.width, sample.height, sample.annotated, slot.maps)
-            sample = replace(sample, map_source="drawn")
-        else:
-            sample = self._with_maps(sample)
-            assert sample.maps is not None
-            slot.write_maps(sample.maps)
-        self.ledger.record(sample)
-        return listed(sample)
-
-    def sample(self, index: int) -> Sample:
-        """One page after all stages, as arrays; those of a cache are read-only."""
-        return self._with_maps(self._augmented(index))
-
-    def page(self, index: int) -> Sample:
-        """One page at the cut, made now: decoded, and through the fixed part of the transforms."""
-        return self._fixed(self.source.read(index))
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that randomness is drawn for."""
-        return int(self._epoch)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Start an epoch: other random numbers, and the ledger empty."""
-        self.settle()
-        self._epoch.fill_(epoch)
-        self.ledger.reset()
-        self._settled.clear()
-
-    def settle(self) -> None:
-        """Note what this epoch had of the cache so far, for `ocr cache stats`; loaders do it when a pass ends."""
-        if self.cache is not None:
-            totals = self.ledger.totals()
-            counts = {name: totals[f"cache_{name}"] for name in ("hits", "misses", "invalid")}
-            self.cache.settle(**{name: count - self._settled[name] for name, count in counts.items()})
-            self._settled = Counter(counts)
-
-    def fill_cache(self, title: str = "filling the cache", threads: int | None = None) -> Counter[str]:
-        """Make what the cache does not hold yet, in threads and with a progress bar; how many were "hit" or "miss"."""
-        outcomes: Counter[str] = Counter()
-        if self.cache is None:
-            return outcomes
-        silent = not Console().is_terminal
-        with closing(self.cache.fill(self.keep, threads or os.cpu_count() or 1)) as made:
-            for outcome in track(made, title, total=len(self), transient=True, disable=silent):
-                outcomes[outcome or "skipped"] += 1
-        return outcomes
-
-    def __repr__(self) -> str:
-        path = ["source", repr(self.decode), repr(self.transform), repr(self._draw_maps), "batch"]
-        return f"OCRDataset({len(self)} pages of {self.source.folder}, cache {self.cut}): {' -> '.join(path)}"
-
-    def _augmented(self, index: int) -> Sample:
-        """A page after the random stages; its maps are there only if they were cached and still fit."""
-        rng = sample_generator(self.seed, self.epoch, index)
-        return run(self.transform.random, self._at_cut(index), rng)
-
-    def _at_cut(self, index: int) -> Sample:
-        if self.cache is None:
-            return self.page(index)
-        kept = self.cache.sample(index)
-        if self.cut.page or kept.cached != "hit":
-            return kept
-        return replace(self.page(index), maps=kept.maps, map_source=kept.map_source, cached=kept.cached)
-
-    def _fixed(self, raw: Sample) -> Sample:
-        page = self.decode(raw)
-        for stage in self.transform.fixed:
-            page = stage(page)
-        return page
-
-    def _to_keep(self, raw: Sample) -> Sample:
-        """What the cache holds of a page."""
-        page = self._fixed(raw)
-        if self.cut.maps:
-            page = self._with_maps(page)
-        if self.cut.normalized:
-            assert self.transform.normalization is not None
-            page = replace(page, image=self.transform.normalization.on_host(page.image).transpose(1, 2, 0))
-        return page
-
-    def _with_maps(self, sample: Sample) -> Sample:
-        return self._draw_maps(sample) if sample.maps is None else sample
-
-    def _view(self, indices: Sequence[int], outcomes: Sequence[str] = ()) -> tuple[Batch, list[Item]] | None:
-        """Tensors over the cache and what is listed, where the cache holds all that a batch needs."""
-        kept = self.cache.view(indices) if self.cache is not None and self._holds_batches else None
-        if kept is None:
-            return None
-        arrays, samples = kept
-        for sample, outcome in zip_longest(samples, outcomes):
-            self.ledger.record(replace(sample, cached=outcome or "hit"))
-        return stacked(arrays), [listed(sample) for sample in samples]
-
-    def _guard(self, index: int, get: Callable[[int], Item]) -> Item | None:
-        """Skip a page that cannot be used, where that is wished; name the page that a stage failed on."""
-        try:
-            return get(index)
-        except DataError as error:
-            if self.on_bad_sample == "raise":
-                raise
-            log.warning("skipped %s", error)
-            self.ledger.skip(index)
-            return None
-        except (GlyphFeedError, MemoryError):
-            raise
-        except Exception as error:
-            name = self.source.entries[index].filename
-            raise StageError(f"{name} (sample {index}): {type(error).__name__}: {error}") from error
-
-    def _open_cache(self, folder: str | os.PathLike[str] | None, max_bytes: int | str) -> Cache:
-        stages: list[object] = [self.decode, *self.transform.fixed]
-        stages += [self.targets] * self.cut.maps + [self.transform.normalization] * self.cut.normalized
-        cache = Cache(self.source, stages, self._to_keep, self.cut, folder, max_bytes)
-        cache.start()
-        return cache
-
-    def _map_stage(self) -> Targets | StoredTargets:
-        folder = maps_folder(self.source.folder)
-        # A page that is turned or cropped anew every epoch has other maps every epoch.
-        if self.transform.moves_geometry or not folder.is_dir():
-            return self.targets
-        return StoredTargets(self.targets, folder)
+        super().__init__(
+            source,
+            transform,
+            preload_maps=preload_maps,
+            preload_images=preload_images,
+            prenormalize_images=prenormalize_images,
+            image_loading_config=image_loading_config,
+            cache_transformed_tensors=cache_transformed_tensors,
+            on_bad_sample=on_bad_sample,
+            targets=targets,
+            maps_folder=maps_folder(source.folder) if use_stored_maps else None,
+            seed=seed,
+            **cache_settings,
+        )
 
 
-def _decode_stage(config: Mapping[str, Any], needed_side: int | None) -> Decode:
-    known = [field.name for field in fields(Decode) if field.name != "needed_side"]
-    for key in config:
-        if key not in known:
-            raise ConfigError(f"image_loading_config has no setting {key!r}: {near_names(str(key), known)}")
-    return Decode(**config, needed_side=needed_side)
+def check_seed_and_targets(seed: Any, targets: Any) -> None:
+    """Raise before anything is read."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"seed={seed!r} must be a whole number, 0 or more")
+    if not isinstance(targets, Targets | None):
+        raise ConfigError(f"targets={targets!r} is not an ocr.pipeline.targets.Targets")

@@ -27,7 +27,7 @@ from ocr.pipeline.order import are_neighbours
 from ocr.pipeline.record import Cut, Record, read_notes, to_record, to_sample
 from ocr.pipeline.relatives import Relatives, holds_pages_of
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.source import FolderSource
+from ocr.pipeline.source import Source
 from ocr.pipeline.store import DamagedStoreError, Store, remove_store
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Cache:
 
     def __init__(
         self,
-        source: FolderSource,
+        source: Source,
         stages: Sequence[object],
         make: Callable[[Sample], Sample],
         cut: Cut,
@@ -53,7 +53,7 @@ class Cache:
         self.root = cache_root(folder)
         self.budget = Budget(max_bytes)
         fingerprint = digest(f"format {FORMAT}: {cut}", stages_digest(tuple(stages)))
-        names = digest(*(entry.filename for entry in source.entries))
+        names = digest(*source.names)
         self._name = f"{fingerprint[:16]}-{names[:8]}"
         # Of each sample the checksum that was proven, and whether it was written in this run. In shared memory, so
         # that no worker process does either again.
@@ -117,7 +117,7 @@ class Cache:
         for index in random.SystemRandom().sample(ready, min(RECOMPUTED_AT_START, len(ready))):
             row = self._proven_row(store, index)
             if isinstance(row, Row) and not self._is_what_stages_make(index, row):
-                self._discard(store, self.source.entries[index].filename)
+                self._discard(store, self.source.names[index])
                 return
         deadline = time.monotonic() + PROVE_AHEAD_SECONDS
         for index in ready:
@@ -259,7 +259,7 @@ class Cache:
         page = record.arrays.get("image")
         layout = Layout(len(self.source), *record.size_hw, str(page.dtype) if page is not None else None, self.cut.maps)
         about = {
-            "dataset": str(self.source.folder.resolve()),
+            "dataset": self.source.place,
             "keeps": str(self.cut),
             "stages": self.stages,
             "created": time.time(),

@@ -217,7 +217,7 @@ class Crew:
             return "idle"
         index, since = busy
         source = getattr(self._maker.dataset, "source", None)
-        name = source.entries[index].filename if source is not None else ""
+        name = source.names[index] if source is not None else ""
         return f"at sample {index} {name} for {time.monotonic() - since:.0f} s"
 
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.record import Record
-from ocr.pipeline.source import FolderSource
+from ocr.pipeline.source import Source
 from ocr.pipeline.store import DamagedStoreError, Store
 
 PROBES = 8
 
 
-def holds_pages_of(store: Store, source: FolderSource) -> bool:
+def holds_pages_of(store: Store, source: Source) -> bool:
     """Whether at least half of a few pages are the ones that were cached; names alone may be those of other pages."""
     ready = store.ready()
     probes = ready[np.linspace(0, len(ready) - 1, min(PROBES, len(ready)), dtype=np.int64)].tolist()

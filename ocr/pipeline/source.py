@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from ocr.errors import AnnotationError, ConfigError, DataError, ImageError
 from ocr.formats import read_annotations
@@ -29,6 +30,40 @@ class Entry:
     claimed_size: tuple[int, int] | None = None
 
 
+class Source(Protocol):
+    """Where pages come from: a folder, tar shards."""
+
+    @property
+    def place(self) -> str:
+        """What to call it in messages."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """File names of all pages."""
+
+    @property
+    def annotated(self) -> bool:
+        """Whether anybody has looked for text."""
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """File name and reason of each page that was left out from the start."""
+
+    def __len__(self) -> int: ...
+
+    def entry(self, index: int) -> Sample:
+        """What is known of a page without reading its image."""
+
+    def read(self, index: int) -> Sample:
+        """One page as it is stored."""
+
+    def signature(self, index: int) -> Signature | None:
+        """Tells, without reading it, whether an image is still the same; None where it is gone."""
+
+    def annotation_digest(self, index: int) -> bytes:
+        """Digest of all that the annotation says of a page."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FolderSource:
     """The pages of one split, in the order of the annotation (of the names, where there is none)."""
@@ -41,6 +76,14 @@ class FolderSource:
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    @property
+    def place(self) -> str:
+        return str(self.folder.resolve())
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [entry.filename for entry in self.entries]
 
     def read(self, index: int) -> Sample:
         """One page as it lies on disk."""
@@ -74,11 +117,15 @@ class FolderSource:
         return Signature(known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino)
 
     def annotation_digest(self, index: int) -> bytes:
-        """Digest of all that the annotation says of a page."""
         entry = self.entries[index]
-        arrays = (entry.polygons.vertices, entry.polygons.offsets, entry.polygons.ignore)
-        words = repr((entry.polygons.texts, entry.claimed_size, self.annotated))
-        return bytes.fromhex(digest(*(array.tobytes() for array in arrays), words))
+        return annotation_digest(entry.polygons, entry.claimed_size, self.annotated)
+
+
+def annotation_digest(polygons: Polygons, claimed_size: tuple[int, int] | None, annotated: bool) -> bytes:
+    """Digest of all that an annotation says of a page, whatever it is stored in."""
+    arrays = (polygons.vertices, polygons.offsets, polygons.ignore)
+    words = repr((polygons.texts, claimed_size, annotated))
+    return bytes.fromhex(digest(*(array.tobytes() for array in arrays), words))
 
 
 def open_folder(

@@ -49,7 +49,7 @@ def preprocess_maps(
     Interrupted at any moment, every file is whole, and the next run goes on with the rest.
     """
     folder = maps_folder(dataset.source.folder)
-    names = [entry.filename for entry in dataset.source.entries]
+    names = dataset.source.names
     _refuse_shared_files(names, folder)
     if workers is not None and workers < 1:
         raise ConfigError(f"workers={workers} must be at least 1; null takes one a core")
