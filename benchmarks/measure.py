@@ -5,13 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from ocr.pipeline.decode import Header
 
 console = Console()
 
@@ -33,7 +40,7 @@ def add_data_options(parser: argparse.ArgumentParser, rounds: int) -> None:
     parser.add_argument("--rounds", type=int, default=rounds, help=f"turns of each contender (default: {rounds})")
 
 
-def data_or_synthetic(data: Path | None, pages: int = 24) -> Path:
+def data_or_synthetic(data: Path | None, pages: int = 24, train: int = 0) -> Path:
     """The given dataset, or one made now."""
     if data is not None:
         return data
@@ -42,8 +49,8 @@ def data_or_synthetic(data: Path | None, pages: int = 24) -> Path:
     from ocr.tools.synth import synthesize
 
     folder = Path(tempfile.mkdtemp(prefix="glyphfeed-bench-"))
-    console.print(f"no --data: making {pages} synthetic pages")
-    synthesize(folder, train=0, val=pages, seed=0, megapixels=(0.5, 4.0))
+    console.print(f"no --data: making {train + pages} synthetic pages")
+    synthesize(folder, train=train, val=pages, seed=0, megapixels=(0.5, 4.0))
     return folder
 
 
@@ -74,3 +81,110 @@ def show(title: str, best: dict[str, float], pages: int, baseline: str) -> None:
         ratio = best[baseline] / seconds
         table.add_row(name, f"{seconds / pages * 1e3:.2f}", f"{pages / seconds:.0f}", f"{ratio:.1f} x")
     console.print(table)
+
+
+def time_rounds(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """What each contender tells of each of its rounds; they take turns, and an unmeasured round comes first."""
+    told: dict[str, list[float]] = {name: [] for name in contenders}
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("rounds", total=(rounds + 1) * len(contenders))
+        for _ in range(rounds + 1):
+            for name, run in contenders.items():
+                progress.update(task, description=name)
+                told[name].append(run())
+                progress.advance(task)
+    return {name: figures[1:] for name, figures in told.items()}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A figure of each form of the same thing, and how large it must be, or may be."""
+
+    name: str
+    baseline: str
+    measured: Sequence[str]
+    figures: Sequence[float]
+    target: float | None = None
+    at_most: bool = False
+    unit: str = " x"
+
+    def is_met(self, form: int) -> bool:
+        """Whether one of the forms reaches the target; one that was not set is reached."""
+        if self.target is None:
+            return True
+        return self.figures[form] <= self.target if self.at_most else self.figures[form] >= self.target
+
+    def show(self, figure: float) -> str:
+        """With as many digits as tell something."""
+        return f"{figure:.{0 if abs(figure) >= 20 else 2 if abs(figure) < 2 else 1}f}{self.unit}"
+
+    @property
+    def bound(self) -> str:
+        """The target as it is shown."""
+        return f"{'≤' if self.at_most else '≥'} {self.target:g}{self.unit}" if self.target else ""
+
+
+def show_goals(title: str, forms: Sequence[str], goals: Sequence[Goal]) -> None:
+    """One row a goal, and what is missed in one line."""
+    table = Table(title=title, title_justify="left", show_lines=True)
+    table.add_column("")
+    table.add_column("against", justify="right", no_wrap=True)
+    for form in forms:
+        table.add_column(form, justify="right", no_wrap=True)
+    table.add_column("target", justify="right", no_wrap=True)
+    table.add_column("met")
+    for goal in goals:
+        cells = [f"{what}\n{goal.show(figure)}" for what, figure in zip(goal.measured, goal.figures, strict=True)]
+        met = [form for number, form in enumerate(forms) if goal.is_met(number)]
+        verdict = "yes" if len(met) == len(forms) else ", ".join(met) or "no"
+        table.add_row(goal.name, goal.baseline, *cells, goal.bound, verdict if goal.target else "")
+    console.print(table)
+    for number, form in enumerate(forms):
+        missed = [goal.name for goal in goals if not goal.is_met(number)]
+        console.print(f"{form}: {'missed: ' + '; '.join(missed) if missed else 'all targets are met'}")
+
+
+def waiting_percent(batches: Iterable[object], step_seconds: float, epochs: int) -> float:
+    """Share of its time that a consumer waits which takes so long for a batch; start and end of each epoch count."""
+    waited, begun = 0.0, time.perf_counter()
+    for _ in range(epochs):
+        asked = time.perf_counter()
+        iterator, batch = iter(batches), None
+        while True:
+            following = next(iterator, None)
+            waited += time.perf_counter() - asked
+            if following is None:
+                break
+            # As in a loop, the batch before is let go of here: the consumer's time, but no waiting.
+            batch = following
+            time.sleep(step_seconds)
+            asked = time.perf_counter()
+        del batch
+    return 100 * waited / (time.perf_counter() - begun)
+
+
+def touch_memory(size: int) -> None:
+    """Have the machine provide memory, and give it back for what is measured next.
+
+    A virtual machine gets memory that was not in use for a few seconds from its host anew, at a tenth of the speed.
+    """
+    np.ones(size, dtype=np.uint8)
+
+
+def copy_seconds(source: NDArray[np.uint8], target: NDArray[np.uint8]) -> float:
+    """Copy all of the source, piece by piece, to the same target."""
+    start = time.perf_counter()
+    for first in range(0, len(source), len(target)):
+        piece = source[first : first + len(target)]
+        np.copyto(target[: len(piece)], piece)
+    return time.perf_counter() - start
+
+
+def decode_seconds(encoded: list[bytes], headers: list[Header], size: int, threads: int) -> float:
+    """Decode every page at the scale that it is needed at, and nothing else."""
+    from ocr.pipeline.decode import decode_pixels
+
+    with ThreadPoolExecutor(threads) as pool:
+        start = time.perf_counter()
+        list(pool.map(lambda data, header: decode_pixels(data, header, "", size)[1], encoded, headers))
+        return time.perf_counter() - start

@@ -7,6 +7,7 @@ padded bounding box. Nothing of `ocr` is used here, so that it can serve as an o
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from albumentations.pytorch import ToTensorV2
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
+from torch.utils.data import DataLoader, default_collate
 
 Array = NDArray[Any]
 
@@ -86,10 +88,57 @@ def _raise_band(band: Array, polygon: Array, distance: float) -> None:
     np.maximum(window, (1 - np.clip(nearest / distance, 0, 1)).astype(np.float32), out=window)
 
 
-class ReferenceDataset(torch.utils.data.Dataset[dict[str, Any]]):
-    """Pillow, Albumentations and the maps above; items with the keys of `OCRDataset` that training needs."""
+def fixed_transform(size: int) -> A.Compose:
+    """The letterbox of validation, normalised."""
+    return _compose(_letterbox(size))
 
-    def __init__(self, image_path: Path, annotation_path: Path, size: int = 640) -> None:
+
+def random_transform(size: int) -> A.Compose:
+    """The augmentation of configs/transforms/base.yaml, as far as Albumentations has it.
+
+    Rotation and scale, each on half of the pages, are one warp on three quarters of them, which spares it a pass over
+    the pixels; its crop knows nothing of words.
+    """
+    steps = [
+        *_letterbox(size),
+        A.RandomResizedCrop((size, size), scale=(0.1, 1.0), p=0.5),
+        A.HorizontalFlip(p=0.5),
+        A.Affine(scale=(0.7, 1.4), rotate=(-10, 10), p=0.75),
+        A.ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2, hue=0, p=0.5),
+        A.GaussianBlur(blur_limit=0, sigma_limit=(0.2, 1.2), p=0.2),
+        A.ImageCompression(quality_range=(40, 90), p=0.2),
+    ]
+    return _compose(steps)
+
+
+def _letterbox(size: int) -> list[A.BasicTransform]:
+    return [
+        A.LongestMaxSize(max_size=size),
+        A.PadIfNeeded(min_height=size, min_width=size, border_mode=cv2.BORDER_CONSTANT),
+    ]
+
+
+def _compose(steps: list[A.BasicTransform]) -> A.Compose:
+    return A.Compose(
+        [*steps, A.Normalize(), ToTensorV2()],
+        keypoint_params=A.KeypointParams(format="xy", remove_invisible=False),
+    )
+
+
+class ReferenceDataset(torch.utils.data.Dataset[dict[str, Any]]):
+    """Pillow, Albumentations and the maps above; items with the keys of `OCRDataset` that training needs.
+
+    `keep_items` holds every item in a dictionary, which is one a worker process.
+    """
+
+    def __init__(
+        self,
+        image_path: Path,
+        annotation_path: Path,
+        size: int = 640,
+        transform: A.Compose | None = None,
+        keep_items: bool = False,
+    ) -> None:
         pages = json.loads(annotation_path.read_text(encoding="utf-8"))["images"]
         self.image_path = image_path
         self.names = list(pages)
@@ -97,28 +146,30 @@ class ReferenceDataset(torch.utils.data.Dataset[dict[str, Any]]):
             [np.array(word["points"], dtype=np.float32) for word in (page["words"] or {}).values()]
             for page in pages.values()
         ]
-        self.transform = A.Compose(
-            [
-                A.LongestMaxSize(max_size=size),
-                A.PadIfNeeded(min_height=size, min_width=size, border_mode=cv2.BORDER_CONSTANT),
-                A.Normalize(),
-                ToTensorV2(),
-            ],
-            keypoint_params=A.KeypointParams(format="xy", remove_invisible=False),
-        )
+        self.transform = transform or fixed_transform(size)
+        self.kept: dict[int, dict[str, Any]] | None = {} if keep_items else None
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
+        if self.kept is None:
+            return self._make(index)
+        if index not in self.kept:
+            self.kept[index] = self._make(index)
+        return self.kept[index]
+
+    def _make(self, index: int) -> dict[str, Any]:
         with Image.open(self.image_path / self.names[index]) as opened:
             image = np.array(ImageOps.exif_transpose(opened).convert("RGB"))
         words = self.words[index]
         points = np.concatenate(words) if words else np.zeros((0, 2), dtype=np.float32)
         moved = self.transform(image=image, keypoints=points)
+        height, width = moved["image"].shape[1:]
         vertices = np.asarray(moved["keypoints"], dtype=np.float32).reshape(-1, 2)
         polygons = np.split(vertices, np.cumsum([len(word) for word in words])[:-1]) if words else []
-        prob_map, thresh_map = reference_maps(polygons, *moved["image"].shape[:0:-1])
+        polygons = [polygon for polygon in polygons if _is_on_page(polygon, width, height)]
+        prob_map, thresh_map = reference_maps(polygons, width, height)
         return {
             "image": moved["image"],
             "polygons": [polygon[None] for polygon in polygons],
@@ -126,3 +177,60 @@ class ReferenceDataset(torch.utils.data.Dataset[dict[str, Any]]):
             "thresh_map": torch.from_numpy(thresh_map)[None],
             "image_filename": self.names[index],
         }
+
+
+def _is_on_page(polygon: Array, width: int, height: int) -> bool:
+    low, high = polygon.min(axis=0), polygon.max(axis=0)
+    return bool(low[0] < width and low[1] < height and high[0] >= 0 and high[1] >= 0)
+
+
+def reference_collate(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Tensors stacked, in a worker process straight into shared memory; everything else listed."""
+    stacked = {name: default_collate([item[name] for item in items]) for name in ("image", "prob_map", "thresh_map")}
+    return {
+        "images": stacked["image"],
+        "prob_maps": stacked["prob_map"],
+        "thresh_maps": stacked["thresh_map"],
+        "polygons": [item["polygons"] for item in items],
+        "image_filename": [item["image_filename"] for item in items],
+    }
+
+
+def reference_loader(dataset: ReferenceDataset, workers: int, **settings: Any) -> DataLoader[dict[str, Any]]:
+    """Torch's loader with workers that live on: neither their start nor the loss of their caches counts."""
+    return DataLoader(
+        dataset,
+        num_workers=workers,
+        collate_fn=reference_collate,
+        persistent_workers=workers > 0,
+        **settings,
+    )
+
+
+class Passes:
+    """A loader whose batches are in another order in every pass."""
+
+    def __init__(self, loader: DataLoader[dict[str, Any]], batches: Any) -> None:
+        self._loader, self._batches = loader, batches
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        yield from self._loader
+        self._batches.set_epoch(self._batches.epoch + 1)
+
+
+def compare_batches(theirs: Iterable[dict[str, Any]], ours: Iterable[Any]) -> str:
+    """In which of their pages and pixels two loaders differ; a ValueError where not even shapes and types agree."""
+    equal = pages = differing = 0
+    gap = 0.0
+    for batch, own in zip(theirs, ours, strict=True):
+        for name in ("images", "prob_maps", "thresh_maps"):
+            if (batch[name].shape, batch[name].dtype) != (own[name].shape, own[name].dtype):
+                raise ValueError(f"{name}: {own[name].shape} {own[name].dtype}, the reference has {batch[name].shape}")
+        pages += len(own["images"])
+        equal += sum(map(torch.equal, batch["images"], own["images"]))
+        differing += int((batch["prob_maps"] != own["prob_maps"]).sum())
+        gap = max(gap, float((batch["thresh_maps"] - own["thresh_maps"]).abs().max()))
+    return (
+        f"{equal} of {pages} float pages equal the reference's, bit for bit; {differing} pixels of the probability "
+        f"maps differ; threshold maps differ by at most {gap:.1e}"
+    )

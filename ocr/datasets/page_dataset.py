@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from torch.utils.data import Dataset
@@ -20,10 +21,10 @@ from torch.utils.data import Dataset
 from ocr.datasets.cut import choose_cut
 from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_names
-from ocr.pipeline.batch import STACKED, Batch, Item, listed, lists, stacked, to_item
+from ocr.pipeline.batch import LISTED, STACKED, Batch, Item, listed, lists, stacked, to_item
 from ocr.pipeline.cache import Cache
 from ocr.pipeline.decode import Decode
-from ocr.pipeline.ledger import Ledger
+from ocr.pipeline.ledger import CACHED, Ledger, rows_of
 from ocr.pipeline.order import are_neighbours
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
@@ -75,7 +76,8 @@ class PageDataset(Dataset[Item | None]):
         self.on_bad_sample = on_bad_sample
         self.seed = seed
         self.ledger = Ledger(source.names, list(source.skipped))
-        self._settled: Counter[str] = Counter()
+        self._settled: dict[str, int] = {}
+        self._beside_batch = {"annotated": source.annotated, "targets": self.targets}
         # Shared, so that workers that live on see the epoch change.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         stored = maps_folder is not None and maps_folder.is_dir() and not transform.moves_geometry
@@ -93,10 +95,12 @@ class PageDataset(Dataset[Item | None]):
         if not -len(self) <= index < len(self):
             raise IndexError(f"sample {index} of {len(self)}")
         index %= len(self)
-        kept = self._view([index])
+        kept = self.peek([index])
         if kept is not None:
-            tensors, (item,) = kept
-            return {name: tensors[plural][0] for name, plural in STACKED.items()} | item | {"targets": self.targets}
+            batch, notes = kept
+            self.note([index], notes)
+            tensors = {name: batch[plural][0] for name, plural in STACKED.items()}
+            return tensors | {name: batch[name][0] for name in LISTED} | self._beside_batch
         return self._guard(index, self._item)
 
     def _item(self, index: int) -> Item:
@@ -108,13 +112,22 @@ class PageDataset(Dataset[Item | None]):
         """Whether a batch of these samples is a view of the cache as soon as it holds them."""
         return self.cache is not None and self.cache.grows and self._holds_batches and are_neighbours(indices)
 
-    def view(self, indices: Sequence[int], outcomes: Sequence[str] = ()) -> Batch | None:
-        """A batch of neighbouring samples as views of the cache; None where they must be made or copied.
+    def peek(self, indices: Sequence[int]) -> tuple[Batch, NDArray[np.int32]] | None:
+        """A batch of neighbouring samples as views of the cache, and what to note of them when they are handed out.
 
-        `outcomes` tells how they got there, where that was only now.
+        None where they must be made or copied.
         """
-        kept = self._view(indices, outcomes)
-        return None if kept is None else kept[0] | lists(kept[1])
+        kept = self.cache.view(indices) if self.cache is not None and self._holds_batches else None
+        if kept is None:
+            return None
+        arrays, samples = kept
+        return stacked(arrays) | lists([listed(sample) for sample in samples]), rows_of(samples)
+
+    def note(self, indices: Sequence[int], notes: NDArray[np.int32], outcomes: Sequence[str] = ()) -> None:
+        """Count samples that are handed out; `outcomes` tells how they got into the cache, if that was just now."""
+        if outcomes:
+            notes[:, -len(CACHED) :] = [[outcome == name for name in CACHED] for outcome in outcomes]
+        self.ledger.note(indices, notes)
 
     def keep(self, index: int) -> str:
         """See that the cache holds a sample: "hit", "miss" or "invalid" as it was, "" where the page is skipped."""
@@ -156,7 +169,7 @@ class PageDataset(Dataset[Item | None]):
     def set_epoch(self, epoch: int) -> None:
         """Start an epoch: other random numbers, and the ledger empty."""
         self.settle()
-        self._epoch.fill_(epoch)
+        self._epoch.numpy().fill(epoch)
         self.ledger.reset()
         self._settled.clear()
 
@@ -165,8 +178,10 @@ class PageDataset(Dataset[Item | None]):
         if self.cache is not None:
             totals = self.ledger.totals()
             counts = {name: totals[f"cache_{name}"] for name in ("hits", "misses", "invalid")}
-            self.cache.settle(**{name: count - self._settled[name] for name, count in counts.items()})
-            self._settled = Counter(counts)
+            news = {name: count - self._settled.get(name, 0) for name, count in counts.items()}
+            if any(news.values()):
+                self.cache.settle(**news)
+                self._settled = counts
 
     def fill_cache(self, title: str = "filling the cache", threads: int | None = None) -> Counter[str]:
         """Make what the cache does not hold yet, in threads and with a progress bar; how many were "hit" or "miss"."""
@@ -215,16 +230,6 @@ class PageDataset(Dataset[Item | None]):
 
     def _with_maps(self, sample: Sample) -> Sample:
         return self._draw_maps(sample) if sample.maps is None else sample
-
-    def _view(self, indices: Sequence[int], outcomes: Sequence[str] = ()) -> tuple[Batch, list[Item]] | None:
-        """Tensors over the cache and what is listed, where the cache holds all that a batch needs."""
-        kept = self.cache.view(indices) if self.cache is not None and self._holds_batches else None
-        if kept is None:
-            return None
-        arrays, samples = kept
-        for sample, outcome in zip_longest(samples, outcomes):
-            self.ledger.record(replace(sample, cached=outcome or "hit"))
-        return stacked(arrays), [listed(sample) for sample in samples]
 
     def _guard(self, index: int, get: Callable[[int], Item]) -> Item | None:
         """Skip a page that cannot be used, where that is wished; name the page that a stage failed on."""

@@ -33,7 +33,7 @@ class Polygons:
             raise ValueError(f"vertices must be (V, 2) float32, not {self.vertices.shape} {self.vertices.dtype}")
         if count < 0 or self.offsets[0] != 0 or self.offsets[-1] != len(self.vertices) or len(self.ignore) != count:
             raise ValueError("offsets must run from 0 to the number of vertices, with one ignore flag a polygon")
-        if count and int(np.diff(self.offsets).min()) < 3:
+        if count and int((self.offsets[1:] - self.offsets[:-1]).min()) < 3:
             raise ValueError("a polygon needs at least three vertices")
         if not self.texts:
             object.__setattr__(self, "texts", (None,) * count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -51,12 +52,14 @@ def to_item(sample: Sample, normalize: Normalize | None, targets: Targets | None
 
 
 def listed(sample: Sample) -> Item:
-    """What an item holds beside its tensors."""
+    """What an item holds beside its tensors; copies, for whoever gets it may write to it."""
+    polygons = sample.polygons
+    vertices = polygons.vertices[None].copy()
     return {
-        "polygons": [polygon[None] for polygon in sample.polygons],
-        "ignore": sample.polygons.ignore,
-        "transcriptions": list(sample.polygons.texts),
-        "inverse_matrix": sample.inverse_matrix,
+        "polygons": [vertices[:, start:end] for start, end in pairwise(polygons.offsets.tolist())],
+        "ignore": polygons.ignore.copy(),
+        "transcriptions": list(polygons.texts),
+        "inverse_matrix": sample.inverse_matrix.copy(),
         "shape": sample.shape,
         "raw_size": sample.raw_size,
         "orientation": sample.orientation,

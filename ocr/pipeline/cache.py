@@ -31,6 +31,8 @@ from ocr.pipeline.source import Source
 from ocr.pipeline.store import DamagedStoreError, Store, remove_store
 
 log = logging.getLogger(__name__)
+NOTES_KEPT = 4096
+"""Samples whose notes a process remembers, some 10 kB each: reading them is most of the time of a cached batch."""
 RECOMPUTED_AT_START = 3
 PROVE_AHEAD_SECONDS = 2.0
 """At 30 GB/s of checksums this is a few thousand pages of validation; the others are proven when first asked for."""
@@ -65,6 +67,7 @@ class Cache:
         self._store: Store | None = None
         self._candidate = self.root / f"{self._name}-0"
         self._stopped = ""
+        self._notes: dict[int, tuple[bytes, Sample]] = {}
         self._relatives: Relatives | None = None
         self._process = os.getpid()
         self._lock = FolderLock(self.root)
@@ -96,17 +99,24 @@ class Cache:
         first, store = indices[0], self.store()
         if store is None or not are_neighbours(indices):
             return None
-        rows = [self._proven_row(store, index) for index in indices]
-        if any(isinstance(row, str) or row.place >= 0 for row in rows):
+        samples = [self._noted(store, index) for index in indices]
+        arrays = store.windows(first, len(indices)) if all(samples) else None
+        return None if arrays is None else (arrays, samples)  # type: ignore[return-value]
+
+    def _noted(self, store: Store, index: int) -> Sample | None:
+        """All of a sample but its arrays, where these lie in their slots."""
+        data = store.row_bytes(index)
+        known = self._notes.get(index)
+        if known is not None and known[0] == data:
+            return known[1]
+        row = self._proven_row(store, index)
+        if isinstance(row, str) or row.place >= 0:
             return None
-        arrays = store.windows(first, len(indices))
-        if arrays is None:
-            return None
-        samples = [
-            replace(self.source.entry(index), **read_notes(store.notes(index, row)), cached="hit")  # type: ignore[arg-type]
-            for index, row in zip(indices, rows, strict=True)
-        ]
-        return arrays, samples
+        notes = read_notes(store.notes(index, row))
+        sample = replace(self.source.entry(index), **notes, map_source="cached", cached="hit")
+        if len(self._notes) < NOTES_KEPT:
+            self._notes[index] = store.row_bytes(index), sample
+        return sample
 
     def start(self) -> None:
         """Prove what is there, as far as that takes no time, and make a few samples again: they must be the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import logging
 import threading
@@ -9,8 +10,13 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.errors import DataError
 from ocr.pipeline.batch import Batch, Item, lists
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.sample import Sample
@@ -18,6 +24,8 @@ from ocr.pipeline.slots import BatchMemory, MemoryPool, Slot, check_size
 
 log = logging.getLogger(__name__)
 JOIN_SECONDS = 10.0
+Kept = tuple[Batch, NDArray[np.int32]]
+"""A batch that is a view of the cache, and what to note of its samples."""
 
 
 class Pending:
@@ -47,18 +55,43 @@ class BatchMaker:
         self.dataset, self.collate, self.finish = dataset, collate, finish
         self.memories = MemoryPool()
         self._lock = threading.Lock()
+        self._ahead: tuple[Sequence[int], Kept] | None = None
 
     def begin(self, pending: Pending) -> bool:
         """Whether the batch is there at once."""
-        if self.collate is not None or self.memories.pinned:
+        if not self._has_views:
             return False
-        pending.batch = self.dataset.view(pending.indices)
-        if pending.batch is not None:
+        indices, kept = self._ahead or ((), None)
+        self._ahead = None
+        if self._view(pending, kept if indices == pending.indices else self.dataset.peek(pending.indices)):
             self._deliver(pending)
             return True
         if self.dataset.can_view(pending.indices):
             pending.outcomes = [""] * len(pending.indices)
         return False
+
+    def end_pass(self, following: Callable[[], Sequence[int]] | None = None) -> None:
+        """Everything is made: count it, and have the first batch of the next pass at hand, if it is a view."""
+        if hasattr(self.dataset, "settle"):
+            self.dataset.settle()
+        # Whatever is wrong with a page is told to who asks for it.
+        with suppress(DataError):
+            if following is not None and self._has_views:
+                indices = following()
+                kept = self.dataset.peek(indices)
+                self._ahead = None if kept is None else (indices, kept)
+
+    @property
+    def _has_views(self) -> bool:
+        # A copy into pinned memory reaches the device sooner than a view.
+        return self.collate is None and not self.memories.pinned
+
+    def _view(self, pending: Pending, kept: Kept | None, outcomes: Sequence[str] = ()) -> bool:
+        if kept is None:
+            return False
+        pending.batch, notes = kept
+        self.dataset.note(pending.indices, notes, outcomes)
+        return True
 
     def make(self, pending: Pending, position: int) -> bool:
         """Make one sample of the batch, and the batch with the last of them: then true."""
@@ -89,9 +122,8 @@ class BatchMaker:
             pending.batch = self.collate(pending.items)
             return
         if pending.outcomes is not None:
-            if all(pending.outcomes):
-                pending.batch = self.dataset.view(pending.indices, pending.outcomes)
-            if pending.batch is not None:
+            kept = self.dataset.peek(pending.indices) if all(pending.outcomes) else None
+            if self._view(pending, kept, pending.outcomes):
                 return
             # Skipped pages, a full cache or one whose slot was taken: copied after all.
             for position, outcome in enumerate(pending.outcomes):
@@ -119,23 +151,34 @@ class Crew:
     """The threads of one pass."""
 
     def __init__(
-        self, plan: Sequence[Sequence[int]], maker: BatchMaker, workers: int, ahead: int, report: float
+        self,
+        plan: Sequence[Sequence[int]],
+        maker: BatchMaker,
+        workers: int,
+        ahead: int,
+        alarm_seconds: float,
+        following: Callable[[], Sequence[int]] | None = None,
     ) -> None:
-        self._plan, self._maker, self._ahead, self._alarm_seconds = plan, maker, ahead, report
+        """`following` tells the first batch of the pass after this one, where that is known."""
+        self._plan, self._maker, self._ahead, self._alarm_seconds = plan, maker, ahead, alarm_seconds
+        self._following = following
         self._change = threading.Condition()
         self._open: deque[Pending] = deque()
         self._tasks: deque[tuple[Pending, int]] = deque()
-        self._begun = 0
-        self._taken = 0
+        self._begun = self._taken = self._leaving = 0
+        self._beginning = 0
+        """Batches of which it is not known yet whether there is anything to make."""
         self._stopped = False
         self._busy: dict[int, tuple[int, float]] = {}
-        self._threads = [
-            threading.Thread(target=self._work, name=f"glyphfeed-loader-{number}", daemon=True)
-            for number in range(workers)
-        ]
+        self._workers = {number: threading.Event() for number in range(workers)}
+        """Each set when its thread has ended."""
         _crews.add(self)
-        for thread in self._threads:
-            thread.start()
+        if plan:
+            # At once and here, before others compete for the interpreter: the first batch is all that is waited for.
+            self._begin(self._next_pending())
+        for number in self._workers:
+            # A Thread's start() waits until it runs, and then it runs off with the interpreter for milliseconds.
+            _thread.start_new_thread(self._work, (number,))
 
     def take(self) -> Batch | None:
         """The next batch, as soon as it is there; the error of the first sample that failed in it."""
@@ -157,29 +200,38 @@ class Crew:
             self._stopped = True
             self._tasks.clear()
             self._change.notify_all()
-        for thread in self._threads:
-            thread.join(JOIN_SECONDS)
-            if thread.is_alive():
-                log.warning("%s does not stop: it is %s", thread.name, self._task_of(thread.ident or 0))
+        for number, ended in self._workers.items():
+            if not ended.wait(JOIN_SECONDS):
+                log.warning("worker %d does not stop: it is %s", number, self._task_of(number))
         self._open.clear()
         _crews.discard(self)
 
-    def _work(self) -> None:
-        while (task := self._next_task()) is not None:
-            pending, position = task
-            try:
-                if position is None:
-                    self._begin(pending)
-                else:
-                    self._busy[threading.get_ident()] = pending.indices[position], time.monotonic()
-                    if self._maker.make(pending, position):
-                        self._finish(pending)
-            except BaseException as error:
-                pending.error = pending.error or error
+    def _work(self, number: int) -> None:
+        try:
+            while (task := self._next_task()) is not None:
+                self._do(number, *task)
+                del task
+            with self._change:
+                self._leaving += 1
+                is_last = self._leaving == len(self._workers) and not self._stopped
+            if is_last:
+                self._maker.end_pass(self._following)
+        finally:
+            self._workers[number].set()
+
+    def _do(self, number: int, pending: Pending, position: int | None) -> None:
+        try:
+            if position is None:
+                self._begin(pending)
+                return
+            self._busy[number] = pending.indices[position], time.monotonic()
+            if self._maker.make(pending, position):
                 self._finish(pending)
-            finally:
-                self._busy.pop(threading.get_ident(), None)
-                del pending, task
+        except BaseException as error:
+            pending.error = pending.error or error
+            self._finish(pending)
+        finally:
+            self._busy.pop(number, None)
 
     def _next_task(self) -> tuple[Pending, int | None] | None:
         with self._change:
@@ -187,20 +239,31 @@ class Crew:
                 if self._tasks:
                     return self._tasks.popleft()
                 if self._begun < min(len(self._plan), self._taken + self._ahead):
-                    pending = Pending(self._plan[self._begun])
-                    self._begun += 1
-                    self._open.append(pending)
-                    return pending, None
+                    return self._next_pending(), None
+                if self._begun == len(self._plan) and not self._beginning:
+                    break  # Whoever leaves early need not be waited for in the end.
                 self._change.wait()
         return None
 
+    def _next_pending(self) -> Pending:
+        pending = Pending(self._plan[self._begun])
+        self._begun += 1
+        self._beginning += 1
+        self._open.append(pending)
+        return pending
+
     def _begin(self, pending: Pending) -> None:
-        if self._maker.begin(pending):
-            self._finish(pending)
-            return
-        with self._change:
-            self._tasks.extend((pending, position) for position in range(len(pending.indices)))
-            self._change.notify_all()
+        at_once = False
+        try:
+            at_once = self._maker.begin(pending)
+            if at_once:
+                self._finish(pending)
+        finally:
+            with self._change:
+                self._beginning -= 1
+                if not at_once:
+                    self._tasks.extend((pending, position) for position in range(len(pending.indices)))
+                self._change.notify_all()
 
     def _finish(self, pending: Pending) -> None:
         with self._change:
@@ -208,11 +271,11 @@ class Crew:
             self._change.notify_all()
 
     def _tell_who_is_busy(self, seconds: float) -> None:
-        tasks = ", ".join(f"{thread.name} is {self._task_of(thread.ident or 0)}" for thread in self._threads)
+        tasks = ", ".join(f"worker {number} is {self._task_of(number)}" for number in self._workers)
         log.warning("waiting for a batch for %.0f s: %s", seconds, tasks)
 
-    def _task_of(self, thread: int) -> str:
-        busy = self._busy.get(thread)
+    def _task_of(self, number: int) -> str:
+        busy = self._busy.get(number)
         if busy is None:
             return "idle"
         index, since = busy

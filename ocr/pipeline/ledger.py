@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ocr.pipeline.sample import Sample
 
@@ -28,25 +30,39 @@ class Ledger:
 
     def record(self, sample: Sample) -> None:
         """Note what happened to a sample on its way."""
-        row = [1, int(bool(sample.recovered)), 0, sample.dropped_polygons]
-        row += [int(sample.map_source == source) for source in MAPS]
-        row += [int(sample.cached == outcome) for outcome in CACHED]
-        self._rows[sample.index] = torch.tensor(row, dtype=torch.int32)
+        self.note([sample.index], rows_of([sample]))
+
+    def note(self, indices: Sequence[int], rows: NDArray[np.int32]) -> None:
+        """Note what happened to samples, one row each."""
+        self._rows.numpy()[indices] = rows
 
     def skip(self, index: int) -> None:
         """Note that a sample could not be used."""
-        self._rows[index] = torch.tensor([1, 0, 1] + [0] * (len(COUNTS) - 3), dtype=torch.int32)
+        self._rows.numpy()[index] = [1, 0, 1] + [0] * (len(COUNTS) - 3)
 
     def reset(self) -> None:
         """Start a new epoch."""
-        self._rows.zero_()
+        self._rows.numpy().fill(0)
 
     def totals(self) -> dict[str, int]:
         """Sums over the epoch so far."""
-        totals = dict(zip(COUNTS, self._rows.sum(dim=0).tolist(), strict=True))
+        totals = dict(zip(COUNTS, self._rows.numpy().sum(axis=0).tolist(), strict=True))
         return totals | {"skipped": totals["skipped"] + len(self.left_out)}
 
     def files(self, count: str) -> list[str]:
         """Names of the samples that contribute to one of the counts."""
         rows = self._rows[:, COUNTS.index(count)].nonzero().flatten().tolist()
         return (self.left_out if count == "skipped" else []) + [self._names[row] for row in rows]
+
+
+def rows_of(samples: Sequence[Sample]) -> NDArray[np.int32]:
+    """What there is to note of samples."""
+    return np.array(
+        [
+            [1, bool(sample.recovered), 0, sample.dropped_polygons]
+            + [sample.map_source == source for source in MAPS]
+            + [sample.cached == outcome for outcome in CACHED]
+            for sample in samples
+        ],
+        dtype=np.int32,
+    )

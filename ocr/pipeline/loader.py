@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -86,9 +87,6 @@ class Loader:
         self._done = batches.first_batch
         for batch in self._pass():
             self._done += 1
-            # Not behind the loop: who knows the number of batches does not ask for one more.
-            if self._done == len(self) and hasattr(self.dataset, "settle"):
-                self.dataset.settle()
             yield self._arrival.receive(batch) if self._arrival is not None and batch is not None else batch
         self._done = 0
         batches.set_epoch(batches.epoch + 1)
@@ -111,20 +109,28 @@ class Loader:
         return f"Loader({len(self)} batches, {shown}) of {self.dataset!r}"
 
     def _pass(self) -> Iterator[Batch | None]:
-        if self.engine == "processes":
-            return self._from_processes()
-        return self._from_threads() if self.num_workers else self._from_here()
+        if self.engine == "threads" and self.num_workers:
+            yield from self._from_threads()
+            return
+        batches = self._from_processes() if self.engine == "processes" else self._from_here()
+        with closing(batches):
+            for done, batch in enumerate(batches, self._done + 1):
+                # Not behind the loop: who knows the number of batches does not ask for one more.
+                if done == len(self):
+                    self._maker.end_pass()
+                yield batch
 
     def _from_threads(self) -> Iterator[Batch | None]:
         plan = list(self.batch_sampler)
-        crew = Crew(plan, self._maker, self.num_workers, self.batches_ahead, REPORT_SECONDS)
+        following = None if self.batch_sampler.shuffle else self.batch_sampler.first
+        crew = Crew(plan, self._maker, self.num_workers, self.batches_ahead, REPORT_SECONDS, following)
         try:
             for _ in plan:
                 yield crew.take()
         finally:
             crew.close()
 
-    def _from_here(self) -> Iterator[Batch | None]:
+    def _from_here(self) -> Generator[Batch | None]:
         for indices in self.batch_sampler:
             pending = Pending(indices)
             if not self._maker.begin(pending):
@@ -132,7 +138,7 @@ class Loader:
                     self._maker.make(pending, position)
             yield pending.batch
 
-    def _from_processes(self) -> Iterator[Batch | None]:
+    def _from_processes(self) -> Generator[Batch | None]:
         if self._processes is None:
             function = self._collate or _OwnTargets(self.dataset)
             settings = {"prefetch_factor": self.batches_ahead, **self._settings} if self.num_workers else self._settings

@@ -78,15 +78,25 @@ class EpochBatches(Sampler[list[int]]):
         return min(-(-self.count // (self.batch_size * self.ranks)), self.count // self.ranks)
 
     def __iter__(self) -> Iterator[list[int]]:
+        return self._batches(self.first_batch)
+
+    def first(self) -> list[int]:
+        """The first batch of every epoch, without shuffling."""
+        return next(self._batches(0))
+
+    def _batches(self, first_batch: int) -> Iterator[list[int]]:
         order = epoch_order(self.count, self.seed, self.epoch, self.shuffle)
         if self.drop_last:
             order = order[: len(self) * self.batch_size * self.ranks]
         # In turns, so that all ranks together have the batches of one with a larger batch; unshuffled ones are
         # neighbours, which a cache hands out without a copy.
-        mine = order[self.rank :: self.ranks] if self.shuffle else np.array_split(order, self.ranks)[self.rank]
-        sizes = [self.batch_size] * len(self)
-        if not self.drop_last and self.ranks > 1:
-            sizes = [len(part) for part in np.array_split(mine, len(self))]
-        ends = np.cumsum(sizes)
-        for batch in range(self.first_batch, len(self)):
-            yield mine[ends[batch] - sizes[batch] : ends[batch]].tolist()
+        if self.ranks > 1:
+            order = order[self.rank :: self.ranks] if self.shuffle else np.array_split(order, self.ranks)[self.rank]
+        count, batches = len(order), len(self)
+        if self.drop_last or self.ranks == 1:
+            starts = [min(count, batch * self.batch_size) for batch in range(batches + 1)]
+        else:
+            # As even as can be: the first ones have one more.
+            starts = [batch * (count // batches) + min(batch, count % batches) for batch in range(batches + 1)]
+        for batch in range(first_batch, batches):
+            yield order[starts[batch] : starts[batch + 1]].tolist()

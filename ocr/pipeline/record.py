@@ -6,7 +6,7 @@ import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,16 +110,15 @@ def _write_notes(sample: Sample) -> bytes:
 def read_notes(notes: bytes) -> dict[str, Any]:
     """The fields of a sample that are neither page nor maps."""
     count, vertices, text = _SIZES.unpack_from(notes)
-    ends = np.cumsum([_SIZES.size, 72, vertices * 8, (count + 1) * 4, count, text]).tolist()
+    ends = accumulate((_SIZES.size, 72, vertices * 8, (count + 1) * 4, count, text))
     matrix, points, offsets, ignore, words = (notes[a:b] for a, b in pairwise(ends))
     fields: dict[str, Any] = json.loads(words)
     texts = tuple(fields.pop("texts", ()))
-    # Copies, because arrays over bytes are read-only and those of a batch are the user's own.
-    fields["inverse_matrix"] = np.frombuffer(matrix, np.float64).reshape(3, 3).copy()
+    fields["inverse_matrix"] = np.frombuffer(matrix, np.float64).reshape(3, 3)
     fields["polygons"] = Polygons(
-        np.frombuffer(points, np.float32).reshape(-1, 2).copy(),
-        np.frombuffer(offsets, np.int32).copy(),
-        np.frombuffer(ignore, np.bool_).copy(),
+        np.frombuffer(points, np.float32).reshape(-1, 2),
+        np.frombuffer(offsets, np.int32),
+        np.frombuffer(ignore, np.bool_),
         texts,
     )
     return fields | {name: tuple(fields[name]) for name in ("shape", "raw_size")}

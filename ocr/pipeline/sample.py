@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from ocr.geometry.polygons import Polygons
 
 NO_IMAGE = np.zeros((0, 0, 3), dtype=np.uint8)
+UNMOVED = np.eye(3)
+UNMOVED.flags.writeable = False
 
 
 class Maps(NamedTuple):
@@ -41,7 +43,7 @@ class Sample:
     reduced_from: tuple[int, int] | None = None
     """(width, height) that polygons live in while `image` has fewer pixels; the letterbox that follows ends it."""
 
-    inverse_matrix: NDArray[np.float64] = field(default_factory=lambda: np.eye(3))
+    inverse_matrix: NDArray[np.float64] = field(default_factory=lambda: UNMOVED)
     """From the pixels of `image` back to the upright source page."""
 
     shape: tuple[int, int] = (0, 0)

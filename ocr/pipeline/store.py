@@ -108,7 +108,11 @@ class Store:
 
     def row(self, index: int) -> Row | None:
         """What is known of a sample; None where it is not there, or the row itself is damaged."""
-        return Row.unpack(os.pread(self._rows, ROW_BYTES, (index + 1) * ROW_BYTES))
+        return Row.unpack(self.row_bytes(index))
+
+    def row_bytes(self, index: int) -> bytes:
+        """The row as it lies in the file: as long as it stays the same, so does the sample."""
+        return os.pread(self._rows, ROW_BYTES, (index + 1) * ROW_BYTES)
 
     def ready(self) -> NDArray[np.int64]:
         """Samples that have a row."""

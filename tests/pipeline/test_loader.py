@@ -6,6 +6,7 @@ import multiprocessing
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,13 @@ def plain(dataset: OCRDataset, batch_size: int = 3) -> list[Any]:
     return list(DataLoader(dataset, batch_size, collate_fn=DBCollateFN()))
 
 
-def own_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("glyphfeed")]
+def own_threads() -> int:
+    """Workers of loaders that have not ended; the system may take a moment to bury a thread."""
+    return sum(not ended.is_set() for at_work in crew._crews for ended in at_work._workers.values())
+
+
+def system_threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 @pytest.mark.parametrize("normalize", ["host", "device"])
@@ -187,11 +193,17 @@ def test_pages_of_two_sizes_in_a_batch_are_refused_with_the_cure(synthetic):
 
 def test_an_abandoned_or_interrupted_pass_leaves_no_thread_and_no_process(synthetic):
     dataset = open_split(synthetic, "train")
+    list(Loader(dataset, 1, 3))
+    before = system_threads()
     for _ in Loader(dataset, 1, 3):
         assert own_threads()
         break
     gc.collect()
     assert not own_threads()
+    deadline = time.monotonic() + 10
+    while system_threads() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert system_threads() <= before
 
     def interrupted() -> None:
         for _ in Loader(dataset, 1, 3):
