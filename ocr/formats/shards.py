@@ -137,7 +137,8 @@ def scan_tar(stream: IO[bytes], place: str) -> Iterable[tuple[str, dict[str, tup
 
     Members are taken by name and type from a list of what may be there; everything else is passed over.
     """
-    key, members, offset = "", {}, 0
+    members: dict[str, tuple[int, int]] = {}
+    key, offset = "", 0
     try:
         with tarfile.open(fileobj=stream, mode="r:") as tar:
             for member in tar:
