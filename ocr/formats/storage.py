@@ -1,0 +1,202 @@
+"""Files of any store as local files: those of this machine as they are, others fetched and kept within a budget."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ocr.errors import ConfigError, DataError
+from ocr.optional import require
+
+log = logging.getLogger(__name__)
+CHUNK_BYTES = 4 << 20
+FIRST_PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where fetched files are kept, how many bytes of them, and how often a fetch is tried."""
+
+    folder: Path
+    max_bytes: int | None = None
+    tries: int = 5
+
+    def local(self, url: str, size: int | None = None, sha256: str | None = None) -> Path:
+        """A local file with the content of `url`, proven by size and sha256 where it had to be fetched."""
+        if not is_remote(url):
+            return self._present(Path(url.removeprefix("file://")), size)
+        kept = self.folder / f"{hashlib.sha256(f'{url} {sha256}'.encode()).hexdigest()[:24]}-{url.rpartition('/')[2]}"
+        with self._turn(kept) as partial:
+            if kept.exists() and (size is None or kept.stat().st_size == size):
+                os.utime(kept)
+                return kept
+            self._again(lambda: self._fetch(url, partial, size, sha256), url)
+            os.replace(partial, kept)
+        self._stay_within_budget(kept)
+        return kept
+
+    def read(self, url: str) -> bytes | None:
+        """A small file, such as an index; None where it is not there."""
+        if not is_remote(url):
+            path = Path(url.removeprefix("file://"))
+            return path.read_bytes() if path.exists() else None
+        system, path_there = _file_system(url)
+
+        def load() -> bytes | None:
+            try:
+                return bytes(system.cat_file(path_there))
+            except FileNotFoundError:
+                return None
+
+        found: bytes | None = self._again(load, url)
+        return found
+
+    def _present(self, path: Path, size: int | None) -> Path:
+        try:
+            there = path.stat().st_size
+        except OSError as error:
+            raise DataError(
+                f"{path}: the shard is not there ({error.strerror}). Restore it, or set on_bad_sample=skip"
+            ) from error
+        if size is not None and there != size:
+            raise DataError(f"{path}: {there} bytes, and its index says {size}. Restore it, or convert anew")
+        return path
+
+    def _fetch(self, url: str, partial: Path, size: int | None, sha256: str | None) -> None:
+        system, path_there = _file_system(url)
+        hashed, fetched = hashlib.sha256(), 0
+        with system.open(path_there, "rb", block_size=CHUNK_BYTES) as remote, partial.open("wb") as stream:
+            while chunk := remote.read(CHUNK_BYTES):
+                stream.write(chunk)
+                hashed.update(chunk)
+                fetched += len(chunk)
+        if size is not None and fetched != size:
+            raise DataError(f"{url}: ended at offset {fetched} of {size}. Upload it anew, or set on_bad_sample=skip")
+        if sha256 is not None and hashed.hexdigest() != sha256:
+            raise DataError(f"{url}: its sha256 is not that of its index. Upload it anew, or set on_bad_sample=skip")
+
+    def _again(self, action: Callable[[], Any], url: str) -> Any:
+        """Try, wait longer each time, and try again; a file that is not there will not be there either."""
+        for attempt in range(1, self.tries + 1):
+            try:
+                return action()
+            except FileNotFoundError as error:
+                raise DataError(f"{url}: not there. Upload it, or set on_bad_sample=skip") from error
+            except Exception as error:
+                if attempt == self.tries:
+                    if isinstance(error, DataError):
+                        raise
+                    raise DataError(f"{url}: cannot be read after {attempt} tries ({error})") from error
+                pause = FIRST_PAUSE_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
+                log.warning("%s: try %d of %d failed (%s); again in %.1f s", url, attempt, self.tries, error, pause)
+                time.sleep(pause)
+        raise AssertionError
+
+    @contextmanager
+    def _turn(self, kept: Path) -> Iterator[Path]:
+        """One at a time fetches a file; the lock is on what is half fetched, and ends with its owner."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_name(f".{kept.name}.partial")
+        while True:
+            descriptor = os.open(partial, os.O_CREAT | os.O_RDWR, 0o644)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_file(descriptor, partial):
+                break
+            os.close(descriptor)  # Whoever had it before has put it into place.
+        try:
+            yield partial
+        finally:
+            if _is_file(descriptor, partial):
+                partial.unlink()
+            os.close(descriptor)
+
+    def _stay_within_budget(self, newest: Path) -> None:
+        """Remove what was used longest ago; whoever reads it has it mapped and goes on."""
+        if self.max_bytes is None:
+            return
+        kept = []
+        for path in self.folder.iterdir():
+            with suppress(OSError):
+                if not path.name.startswith("."):
+                    known = path.stat()
+                    kept.append((known.st_mtime, known.st_size, path))
+        total = sum(size for _, size, _ in kept)
+        for _, size, path in sorted(kept):
+            if total <= self.max_bytes:
+                break
+            if path != newest:
+                path.unlink(missing_ok=True)
+                total -= size
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def is_remote(url: str) -> bool:
+    """Whether a place is beyond the file system.
+
+    >>> is_remote("s3://bucket/train-000000.tar"), is_remote("data/train-000000.tar")
+    (True, False)
+    """
+    return "://" in url and not url.startswith("file://")
+
+
+def expand(places: Any, setting: str = "tar_path") -> list[str]:
+    """A brace pattern, a glob, a path or a list of them, as a list of places.
+
+    >>> expand("s3://b/train-{000008..000010}.tar")
+    ['s3://b/train-000008.tar', 's3://b/train-000009.tar', 's3://b/train-000010.tar']
+    """
+    if isinstance(places, str | os.PathLike):
+        found = _expand_one(str(places))
+    else:
+        try:
+            found = [place for each in places for place in expand(each, setting)]
+        except TypeError:
+            raise ConfigError(f"{setting}={places!r} is neither a path, a pattern nor a list of them") from None
+    if not found:
+        raise ConfigError(f"{setting}={places!r} names no shard. Write some: ocr convert SRC DST")
+    return found
+
+
+def _expand_one(pattern: str) -> list[str]:
+    head, opened, rest = pattern.partition("{")
+    body, closed, tail = rest.partition("}")
+    if opened and closed:
+        first, dots, last = body.partition("..")
+        if dots and first.isdigit() and last.isdigit():
+            options = [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
+        else:
+            options = body.split(",")
+        return [place for option in options for place in _expand_one(head + option + tail)]
+    if "*" in pattern or "?" in pattern:
+        if is_remote(pattern):
+            system, path_there = _file_system(pattern)
+            return sorted(system.unstrip_protocol(path) for path in system.glob(path_there))
+        anchor = Path(pattern)
+        return sorted(str(path) for path in anchor.parent.glob(anchor.name))
+    return [pattern]
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    fsspec = require("fsspec", f"{url.partition('://')[0]}:// shards")
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(
+            f"{url}: {error}. Install what its protocol needs, for S3: pip install glyphfeed[s3]"
+        ) from error
+    return system, path
