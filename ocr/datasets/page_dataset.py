@@ -24,7 +24,7 @@ from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_
 from ocr.pipeline.batch import LISTED, STACKED, Batch, Item, listed, lists, stacked, to_item
 from ocr.pipeline.cache import Cache
 from ocr.pipeline.decode import Decode
-from ocr.pipeline.ledger import CACHED, Ledger, rows_of
+from ocr.pipeline.ledger import Ledger, rows_of
 from ocr.pipeline.order import are_neighbours
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
@@ -98,7 +98,7 @@ class PageDataset(Dataset[Item | None]):
         kept = self.peek([index])
         if kept is not None:
             batch, notes = kept
-            self.note([index], notes)
+            self.ledger.note([index], notes)
             tensors = {name: batch[plural][0] for name, plural in STACKED.items()}
             return tensors | {name: batch[name][0] for name in LISTED} | self._beside_batch
         return self._guard(index, self._item)
@@ -110,7 +110,7 @@ class PageDataset(Dataset[Item | None]):
 
     def can_view(self, indices: Sequence[int]) -> bool:
         """Whether a batch of these samples is a view of the cache as soon as it holds them."""
-        return self.cache is not None and self.cache.grows and self._holds_batches and are_neighbours(indices)
+        return self.cache is not None and not self.cache.stopped and self._holds_batches and are_neighbours(indices)
 
     def peek(self, indices: Sequence[int]) -> tuple[Batch, NDArray[np.int32]] | None:
         """A batch of neighbouring samples as views of the cache, and what to note of them when they are handed out.
@@ -122,12 +122,6 @@ class PageDataset(Dataset[Item | None]):
             return None
         arrays, samples = kept
         return stacked(arrays) | lists([listed(sample) for sample in samples]), rows_of(samples)
-
-    def note(self, indices: Sequence[int], notes: NDArray[np.int32], outcomes: Sequence[str] = ()) -> None:
-        """Count samples that are handed out; `outcomes` tells how they got into the cache, if that was just now."""
-        if outcomes:
-            notes[:, -len(CACHED) :] = [[outcome == name for name in CACHED] for outcome in outcomes]
-        self.ledger.note(indices, notes)
 
     def keep(self, index: int) -> str:
         """See that the cache holds a sample: "hit", "miss" or "invalid" as it was, "" where the page is skipped."""

@@ -96,7 +96,7 @@ def map_tensors(maps: Maps) -> Item:
 
 def _own(array: NDArray[Any]) -> torch.Tensor:
     """A tensor that may be written to: over the array, or over a copy of one that the cache shares with everybody."""
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    return torch.from_numpy(array if array.flags.writeable else array.copy(order="K"))
 
 
 def collate(items: Sequence[Item | None], targets: Targets) -> Batch | None:

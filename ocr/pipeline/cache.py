@@ -10,10 +10,11 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -66,7 +67,8 @@ class Cache:
         self._proven, self._written = self._shared.numpy()
         self._store: Store | None = None
         self._candidate = self.root / f"{self._name}-0"
-        self._stopped = ""
+        self.stopped = ""
+        """Why nothing more is kept."""
         self._notes: dict[int, tuple[bytes, Sample]] = {}
         self._relatives: Relatives | None = None
         self._process = os.getpid()
@@ -83,16 +85,11 @@ class Cache:
     def sample(self, index: int) -> Sample:
         """A sample at the cut, made and kept if it is not there; `cached` tells how it came about."""
         found = self._fetch(index)
-        if isinstance(found, Sample):
-            return found
-        with self._turn(index):
-            found = self._fetch(index)
-            return found if isinstance(found, Sample) else self._make(index, found)
-
-    @property
-    def grows(self) -> bool:
-        """Whether samples that are not there will be once they are made."""
-        return not self._stopped
+        if isinstance(found, str):
+            with self._turn(index):
+                found = self._fetch(index)
+                return found if isinstance(found, Sample) else self._make(index, found)
+        return found
 
     def view(self, indices: Sequence[int]) -> tuple[dict[str, NDArray[Any]], list[Sample]] | None:
         """Neighbouring samples as one array a column, nothing copied; None where they do not lie so."""
@@ -130,9 +127,7 @@ class Cache:
                 self._discard(store, self.source.names[index])
                 return
         deadline = time.monotonic() + PROVE_AHEAD_SECONDS
-        for index in ready:
-            if time.monotonic() > deadline:
-                break
+        for index in takewhile(lambda _: time.monotonic() < deadline, ready):
             self._proven_row(store, index)
 
     def fill(self, keep: Callable[[int], str], threads: int) -> Generator[str]:
@@ -160,7 +155,7 @@ class Cache:
         """The files, as soon as there are any."""
         if self._process != os.getpid():
             self._forget()
-        if self._store is None and not self._stopped:
+        if self._store is None and not self.stopped:
             with self._lock:
                 if self._store is None:
                     self._open()
@@ -184,8 +179,7 @@ class Cache:
         row = self._proven_row(store, index)
         if isinstance(row, str):
             return row
-        record = store.read(index, row)
-        if record is None:
+        if (record := store.read(index, row)) is None:
             return "invalid"
         return replace(to_sample(record, self.source.entry(index)), cached="hit")
 
@@ -206,10 +200,14 @@ class Cache:
         if signature is None:
             return False
         if row.signature != signature:
-            if row.content != content_digest(self.source.read(index).encoded):
-                return False
+            try:
+                if row.content != content_digest(self.source.read(index).encoded):
+                    return False
+            except DataError:
+                return False  # Whoever makes the page is told why.
             if store.writable and (settled := signature.settled()) != UNKNOWN:
-                store.write_row(index, row._replace(signature=settled))
+                with suppress(OSError):  # A disk that takes nothing costs the next run a look at the file.
+                    store.write_row(index, row._replace(signature=settled))
         record = store.read(index, row)
         return record is not None and record.checksum() == row.checksum
 
@@ -217,17 +215,18 @@ class Cache:
         signature = self.source.signature(index)
         raw = self.source.read(index)
         content = content_digest(raw.encoded)
-        known = self._known(index, content)
+        known = self._known(index, content, raw)
         sample = self.make(raw) if known is None else to_sample(known, self.source.entry(index))
-        if not self._stopped and signature is not None:
+        if not self.stopped and signature is not None:
             self._keep(index, sample, content, signature)
         return replace(sample, cached=outcome if known is None else "hit")
 
-    def _known(self, index: int, content: bytes) -> Record | None:
+    def _known(self, index: int, content: bytes, raw: Sample) -> Record | None:
         """The same page in another cache of these stages; a list of pages that grew does not begin anew."""
         with self._lock if self._relatives is None else nullcontext():
-            self._relatives = self._relatives or Relatives(self._candidate)
-        return self._relatives.find(content, self.source.annotation_digest(index))
+            self._relatives = self._relatives or Relatives(self._candidate, RECOMPUTED_AT_START)
+        annotation = self.source.annotation_digest(index)
+        return self._relatives.find(content, annotation, lambda: to_record(self.make(raw), self.cut))
 
     def _keep(self, index: int, sample: Sample, content: bytes, signature: Signature) -> None:
         record = to_record(sample, self.cut)
@@ -253,27 +252,28 @@ class Cache:
         return False
 
     def _stop(self, reason: str) -> None:
-        if not self._stopped:
-            self._stopped = reason
+        if not self.stopped:
+            self.stopped = reason
             log.warning("%s: the cache %s", self._store.folder if self._store else self.root, reason)
 
-    def _turn(self, index: int) -> AbstractContextManager[None]:
+    @contextmanager
+    def _turn(self, index: int) -> Iterator[None]:
         """Be the only one to make a sample; whoever made it meanwhile has kept it."""
-        if self._stopped:
-            return nullcontext()
-        # The layout of a cache is that of its first sample, so whoever makes that keeps the others waiting.
-        return self._store.claim(index) if self._store else self._lock
+        with ExitStack() as turn:
+            if self._store is None and not self.stopped:
+                # The layout of a cache is that of its first sample, so whoever makes that keeps the others waiting.
+                turn.enter_context(self._lock)
+                if self.store() is not None:
+                    turn.close()
+            if self._store is not None and not self.stopped:
+                turn.enter_context(self._store.claim(index))
+            yield
 
     def _create(self, record: Record) -> Store:
         self.root.mkdir(parents=True, exist_ok=True)
-        page = record.arrays.get("image")
-        layout = Layout(len(self.source), *record.size_hw, str(page.dtype) if page is not None else None, self.cut.maps)
-        about = {
-            "dataset": self.source.place,
-            "keeps": str(self.cut),
-            "stages": self.stages,
-            "created": time.time(),
-        }
+        dtype = str(record.arrays["image"].dtype) if self.cut.page else None
+        layout = Layout(len(self.source), *record.size_hw, dtype, self.cut.maps)
+        about = {"dataset": self.source.place, "keeps": str(self.cut), "stages": self.stages, "created": time.time()}
         self._store = Store.create(self._candidate, layout, about)
         return self._store
 
@@ -285,13 +285,13 @@ class Cache:
         return to_record(sample, self.cut).checksum() == row.checksum
 
     def _discard(self, store: Store, name: str) -> None:
+        reason = "though nothing tells why. Does a stage depend on something that is no parameter of it?"
         log.warning(
-            "%s: the stages make something else of %s now, though nothing tells why; the whole cache is made anew. "
-            "Does a stage depend on something that is no parameter of it?",
-            *(store.folder, name),
+            "%s: the whole cache is made anew: the stages make something else of %s, %s", store.folder, name, reason
         )
         self._shared.zero_()
         with self._lock:
+            self._relatives = Relatives()
             self._store = None
             try:
                 remove_store(store.folder)

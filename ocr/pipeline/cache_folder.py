@@ -134,7 +134,8 @@ def remove_remains(root: Path) -> int:
         process = folder.name.split(".")[-2].split("-")[0]
         if process.isdigit() and Path("/proc").exists() and not Path(f"/proc/{process}").exists():
             freed += disk_bytes(folder)
-            unlink_files(folder)
+            with suppress(OSError):  # Of somebody else.
+                unlink_files(folder)
     return freed
 
 
@@ -160,6 +161,8 @@ class FolderLock:
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0 and self._descriptor is not None:
+            # Not only closed: a process that was forked meanwhile has it too.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = None
         self._mine.release()

@@ -86,11 +86,11 @@ class BatchMaker:
         # A copy into pinned memory reaches the device sooner than a view.
         return self.collate is None and not self.memories.pinned
 
-    def _view(self, pending: Pending, kept: Kept | None, outcomes: Sequence[str] = ()) -> bool:
+    def _view(self, pending: Pending, kept: Kept | None) -> bool:
         if kept is None:
             return False
         pending.batch, notes = kept
-        self.dataset.note(pending.indices, notes, outcomes)
+        self.dataset.ledger.note(pending.indices, notes)
         return True
 
     def make(self, pending: Pending, position: int) -> bool:
@@ -123,11 +123,13 @@ class BatchMaker:
             return
         if pending.outcomes is not None:
             kept = self.dataset.peek(pending.indices) if all(pending.outcomes) else None
-            if self._view(pending, kept, pending.outcomes):
+            if not self._view(pending, kept):
+                # Skipped pages, a full cache or one whose slot was taken: copied after all.
+                for position, outcome in enumerate(pending.outcomes):
+                    pending.items[position] = self._item(pending, position) if outcome else None
+            self.dataset.ledger.note_cached(pending.indices, pending.outcomes)
+            if pending.batch is not None:
                 return
-            # Skipped pages, a full cache or one whose slot was taken: copied after all.
-            for position, outcome in enumerate(pending.outcomes):
-                pending.items[position] = self._item(pending, position) if outcome else None
         present = [(place, item) for place, item in enumerate(pending.items) if item is not None]
         if present and pending.memory is not None:
             tensors = pending.memory.batch([place for place, _ in present])

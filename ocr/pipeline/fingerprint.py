@@ -28,7 +28,8 @@ def digest(*parts: bytes | str) -> str:
     """
     hashed = hashlib.blake2b(digest_size=16)
     for part in parts:
-        data = part.encode() if isinstance(part, str) else part
+        # File names need not be UTF-8.
+        data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
         hashed.update(len(data).to_bytes(8, "little"))
         hashed.update(data)
     return hashed.hexdigest()
@@ -39,7 +40,6 @@ def content_digest(data: bytes) -> bytes:
     return xxhash.xxh3_128_digest(data)
 
 
-@lru_cache(maxsize=256)
 def stages_digest(stages: tuple[object, ...]) -> str:
     """Digest of stages in their order: `repr` for the parameters, the code of their modules, library versions."""
     parts = [part for stage in stages for part in (repr(stage), code_digest(type(stage).__module__))]

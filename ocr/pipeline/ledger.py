@@ -36,6 +36,12 @@ class Ledger:
         """Note what happened to samples, one row each."""
         self._rows.numpy()[indices] = rows
 
+    def note_cached(self, indices: Sequence[int], outcomes: Sequence[str]) -> None:
+        """Correct how samples got into the cache: what was made just now is no hit, though it is read from there."""
+        for index, outcome in zip(indices, outcomes, strict=True):
+            if outcome:
+                self._rows.numpy()[index, -len(CACHED) :] = [outcome == name for name in CACHED]
+
     def skip(self, index: int) -> None:
         """Note that a sample could not be used."""
         self._rows.numpy()[index] = [1, 0, 1] + [0] * (len(COUNTS) - 3)

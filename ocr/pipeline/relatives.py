@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from ocr.errors import DataError
 from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.layout import Row
 from ocr.pipeline.record import Record
 from ocr.pipeline.source import Source
 from ocr.pipeline.store import DamagedStoreError, Store
 
+log = logging.getLogger(__name__)
 PROBES = 8
 
 
@@ -19,25 +24,28 @@ def holds_pages_of(store: Store, source: Source) -> bool:
     """Whether at least half of a few pages are the ones that were cached; names alone may be those of other pages."""
     ready = store.ready()
     probes = ready[np.linspace(0, len(ready) - 1, min(PROBES, len(ready)), dtype=np.int64)].tolist()
-    same = 0
-    for index in probes:
-        row, signature = store.row(index), source.signature(index)
-        if row is not None and signature is not None:
-            same += row.signature == signature or row.content == content_digest(source.read(index).encoded)
-    return 2 * same >= len(probes)
+    # Damaged rows tell nothing of whose they are.
+    sound = [(index, row) for index in probes if (row := store.row(index)) is not None]
+    return 2 * sum(_is_of(row, source, index) for index, row in sound) >= len(sound)
+
+
+def _is_of(row: Row, source: Source, index: int) -> bool:
+    with suppress(DataError):
+        return row.signature == source.signature(index) or row.content == content_digest(source.read(index).encoded)
+    return False
 
 
 class Relatives:
     """Finds a sample by what it was made of; a page that was added, renamed or moved leaves the others as they are."""
 
-    def __init__(self, own: Path) -> None:
-        """`own` is the folder of the cache itself; those of the same stages begin with the same digest."""
-        self._stores: list[Store] = []
+    def __init__(self, own: Path | None = None, untrusted: int = 0) -> None:
+        """`own` is the folder of the cache itself; the first `untrusted` finds are made again and compared."""
+        self._untrusted = untrusted
         self._known: dict[tuple[bytes, bytes], tuple[Store, int]] = {}
-        digest = own.name.split("-")[0]
-        for folder in sorted(own.parent.glob(f"{digest}-*")):
+        folders = sorted(own.parent.glob(f"{own.name.split('-')[0]}-*")) if own else []
+        for folder in folders:
             if folder != own:
-                with suppress(DamagedStoreError):
+                with suppress(DamagedStoreError, OSError):
                     self._learn(Store(folder))
 
     def _learn(self, store: Store) -> None:
@@ -46,11 +54,19 @@ class Relatives:
             if row is not None:
                 self._known[row.content, row.annotation] = store, index
 
-    def find(self, content: bytes, annotation: bytes) -> Record | None:
+    def find(self, content: bytes, annotation: bytes, make: Callable[[], Record]) -> Record | None:
         """What was made of this file and annotation, its checksum proven."""
         store, index = self._known.get((content, annotation), (None, 0))
         row = store.row(index) if store is not None else None
         if store is None or row is None or (row.content, row.annotation) != (content, annotation):
             return None
         record = store.read(index, row)
-        return record if record is not None and record.checksum() == row.checksum else None
+        if record is None or record.checksum() != row.checksum:
+            return None
+        if self._untrusted > 0:
+            self._untrusted -= 1
+            if make().checksum() != row.checksum:
+                log.warning("%s is not what its stages make now, and is not used", store.folder)
+                self._known.clear()
+                return None
+        return record

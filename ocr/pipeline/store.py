@@ -76,15 +76,19 @@ class Store:
 
     def _open(self) -> bool:
         """Whether the files may be written to."""
-        for mode in (os.O_RDWR, os.O_RDONLY):
-            try:
-                self._rows = os.open(self.folder / "rows", mode)
-                self._data = os.open(self.folder / "data", mode)
-                return mode == os.O_RDWR
-            except OSError as error:
-                self.close()
-                reason = f"{error.filename}: {error.strerror}"
-        raise DamagedStoreError(reason)
+        try:
+            self._open_files(os.O_RDWR)
+            return True
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise DamagedStoreError(f"{error.filename}: {error.strerror}") from error
+        except OSError:
+            self._open_files(os.O_RDONLY)
+            return False
+
+    def _open_files(self, mode: int) -> None:
+        self.close()
+        self._rows = os.open(self.folder / "rows", mode)
+        self._data = os.open(self.folder / "data", mode)
 
     def close(self) -> None:
         """Give the files back; views that are in use stay valid."""
@@ -255,7 +259,8 @@ def read_about(folder: Path) -> tuple[dict[str, Any], Layout]:
         if about.pop("digest") != _about_digest(about):
             raise DamagedStoreError(f"{folder}/about.json was changed")
         return about, Layout(**about["layout"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, KeyError, TypeError) as error:
+        # Other errors may be over in a minute, such as too many open files: no reason to make everything anew.
         raise DamagedStoreError(f"{folder}: {error}") from error
 
 
