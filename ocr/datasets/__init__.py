@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ocr.datasets.collate import DBCollateFN as DBCollateFN
     from ocr.datasets.ocr_dataset import OCRDataset as OCRDataset
+    from ocr.datasets.ocr_webdataset import OCRWebDataset as OCRWebDataset
     from ocr.datasets.transforms import DBTransforms as DBTransforms
 
 _HOMES = {
     "DBCollateFN": "ocr.datasets.collate",
     "DBTransforms": "ocr.datasets.transforms",
     "OCRDataset": "ocr.datasets.ocr_dataset",
+    "OCRWebDataset": "ocr.datasets.ocr_webdataset",
 }
 
-__all__ = ["DBCollateFN", "DBTransforms", "OCRDataset"]
+__all__ = ["DBCollateFN", "DBTransforms", "OCRDataset", "OCRWebDataset"]
 
 
 def __getattr__(name: str) -> Any:

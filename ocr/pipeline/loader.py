@@ -64,6 +64,7 @@ class Loader:
             seed=seed,
             rank=rank if rank is not None else torch.distributed.get_rank() if here else 0,
             ranks=ranks if ranks is not None else torch.distributed.get_world_size() if here else 1,
+            order=getattr(dataset, "epoch_order", None),
         )
         self._collate, self._settings = collate_fn, settings
         arrival = Arrival(dataset.transform.normalization, device) if device is not None else None

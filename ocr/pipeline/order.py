@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,25 @@ def epoch_order(count: int, seed: int, epoch: int, shuffle: bool) -> NDArray[np.
     if not shuffle:
         return np.arange(count)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, epoch)))).permutation(count)
+
+
+def shard_order(shard_of: NDArray[np.int64], seed: int, epoch: int, buffer: int) -> NDArray[np.int64]:
+    """A shuffled order that goes from shard to shard: whole shards at random, their samples shuffled in groups.
+
+    A group holds at least `buffer` samples, so that a few shards are open at a time.
+
+    >>> sorted(shard_order(np.array([0, 0, 1, 1, 2]), seed=0, epoch=0, buffer=2).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, epoch))))
+    groups: list[NDArray[np.int64]] = []
+    group: list[NDArray[np.int64]] = []
+    for shard in rng.permutation(int(shard_of.max()) + 1):
+        group.append(np.flatnonzero(shard_of == shard))
+        if sum(map(len, group)) >= buffer:
+            groups.append(rng.permutation(np.concatenate(group)))
+            group = []
+    return np.concatenate([*groups, rng.permutation(np.concatenate(group))] if group else groups)
 
 
 def are_neighbours(indices: Sequence[int]) -> bool:
@@ -49,12 +68,14 @@ class EpochBatches(Sampler[list[int]]):
         seed: int = 0,
         rank: int = 0,
         ranks: int = 1,
+        order: Callable[[int, int, bool], NDArray[np.int64]] | None = None,
     ) -> None:
+        """`order` is a dataset's own, of seed, epoch and whether to shuffle; each rank takes one piece of it."""
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size} must be at least 1")
         self.count, self.batch_size = count, batch_size
         self.shuffle, self.drop_last, self.seed = shuffle, drop_last, seed
-        self.rank, self.ranks = rank, ranks
+        self.rank, self.ranks, self.order = rank, ranks, order
         self.epoch = 0
         self.first_batch = 0
         if not len(self):
@@ -85,13 +106,17 @@ class EpochBatches(Sampler[list[int]]):
         return next(self._batches(0))
 
     def _batches(self, first_batch: int) -> Iterator[list[int]]:
-        order = epoch_order(self.count, self.seed, self.epoch, self.shuffle)
+        if self.order is not None:
+            order = self.order(self.seed, self.epoch, self.shuffle)
+        else:
+            order = epoch_order(self.count, self.seed, self.epoch, self.shuffle)
         if self.drop_last:
             order = order[: len(self) * self.batch_size * self.ranks]
         # In turns, so that all ranks together have the batches of one with a larger batch; unshuffled ones are
         # neighbours, which a cache hands out without a copy.
         if self.ranks > 1:
-            order = order[self.rank :: self.ranks] if self.shuffle else np.array_split(order, self.ranks)[self.rank]
+            in_turns = self.shuffle and self.order is None
+            order = order[self.rank :: self.ranks] if in_turns else np.array_split(order, self.ranks)[self.rank]
         count, batches = len(order), len(self)
         if self.drop_last or self.ranks == 1:
             starts = [min(count, batch * self.batch_size) for batch in range(batches + 1)]

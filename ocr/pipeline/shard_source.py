@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.errors import AnnotationError, ConfigError, DataError, ImageError
-from ocr.formats.shards import RAW, ShardIndex, StoredSample, image_extension, index_name, scan_tar
+from ocr.formats.shards import (
+    KEY_DIGITS,
+    RAW,
+    READY,
+    Shard,
+    ShardIndex,
+    StoredSample,
+    image_extension,
+    index_name,
+    scan_tar,
+)
 from ocr.formats.storage import Storage, expand, is_remote
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import content_digest
@@ -30,7 +41,12 @@ class ShardSource:
     """The pages of tar shards with an index, in the order of their source, read at random."""
 
     def __init__(self, index: ShardIndex, urls: Sequence[str], storage: Storage) -> None:
-        self.index, self.urls, self.storage = index, list(urls), storage
+        samples = index.samples
+        if all(len(sample.key) == KEY_DIGITS and sample.key.isdigit() for sample in samples):
+            # Our own keys are numbers in the order of the source, whatever order the shards are in.
+            samples = tuple(sorted(samples, key=lambda sample: sample.key))
+        self.index = replace(index, samples=samples)
+        self.urls, self.storage = list(urls), storage
         self.skipped: dict[str, str] = {}
         self._forget()
 
@@ -78,6 +94,9 @@ class ShardSource:
         )
 
     def read(self, index: int) -> Sample:
+        return self._read_ready(index) if self.is_ready else self._read_raw(index)
+
+    def _read_raw(self, index: int) -> Sample:
         stored = self.index.samples[index]
         extension = image_extension(stored.members)
         if extension is None:
@@ -86,18 +105,51 @@ class ShardSource:
         if stored.content and content_digest(encoded).hex() != stored.content:
             raise ImageError(f"{self._where(stored, extension)}: not the bytes that were stored. Fetch the shard anew")
         annotation = self.annotation(index)
-        claimed = tuple(annotation["size"]) if annotation.get("size") else None
-        polygons = pack(annotation)
+        claimed, polygons = _size(annotation), pack(annotation)
         if stored.annotation and annotation_digest(polygons, claimed, self.annotated).hex() != stored.annotation:
             raise AnnotationError(f"{self._where(stored, 'json')}: not the annotation that was stored")
         return replace(self.entry(index), polygons=polygons, claimed_size=claimed, encoded=encoded)
+
+    def _read_ready(self, index: int) -> Sample:
+        stored, noted = self.index.samples[index], self.annotation(index)
+        arrays = {name: self._array(stored, name, index) for name in ("image", *Maps._fields)}
+        return replace(
+            self.entry(index),
+            polygons=pack(noted),
+            image=arrays.pop("image"),
+            maps=Maps(**arrays),
+            map_source="stored",
+            inverse_matrix=np.array(noted["inverse_matrix"], dtype=np.float64).reshape(3, 3),
+            shape=tuple(noted["shape"]),
+            raw_size=tuple(noted["raw_size"]),
+            **{name: noted[name] for name in ("orientation", "polygon_frame", "recovered", "dropped_polygons")},
+        )
+
+    @cached_property
+    def _positions(self) -> list[int]:
+        """The place of each sample within its batch, where shards hold batches."""
+        positions: list[int] = []
+        before = ""
+        for sample in self.index.samples:
+            positions.append(positions[-1] + 1 if sample.key == before else 0)
+            before = sample.key
+        return positions
+
+    def _array(self, stored: StoredSample, name: str, index: int) -> NDArray[Any]:
+        """One array of a ready sample: a view of the shard itself."""
+        if f"{name}.npy" in stored.members:
+            return as_array(self._member(stored, f"{name}.npy"), self._where(stored, f"{name}.npy"))
+        batch = as_array(self._member(stored, f"{name}s.npy"), self._where(stored, f"{name}s.npy"))
+        array: NDArray[Any] = batch[self._positions[index]]
+        return array
 
     def annotation(self, index: int) -> dict[str, Any]:
         """The JSON of a sample."""
         stored = self.index.samples[index]
         try:
-            found: dict[str, Any] = json.loads(self._member(stored, "json").tobytes())
-            return found
+            found: Any = json.loads(self._member(stored, "json").tobytes())
+            noted: dict[str, Any] = found[self._positions[index]] if isinstance(found, list) else found
+            return noted
         except ValueError as error:
             raise AnnotationError(f"{self._where(stored, 'json')}: not JSON ({error}). Fetch the shard anew") from error
 
@@ -112,21 +164,8 @@ class ShardSource:
         stored = self.index.samples[index]
         if stored.annotation:
             return bytes.fromhex(stored.annotation)
-        page = self.read(index)
-        return annotation_digest(page.polygons, page.claimed_size, self.annotated)
-
-    def arrays(self, index: int) -> dict[str, NDArray[Any]]:
-        """The arrays of a ready sample: views of the shard itself."""
-        stored = self.index.samples[index]
-        found = {}
-        for name in ("image", *Maps._fields):
-            if f"{name}.npy" in stored.members:
-                found[name] = as_array(self._member(stored, f"{name}.npy"), self._where(stored, f"{name}.npy"))
-            else:
-                plural = f"{name}s.npy"
-                batch = as_array(self._member(stored, plural), self._where(stored, plural))
-                found[name] = batch[int(self.index.samples[index].key_position)]  # type: ignore[attr-defined]
-        return found
+        annotation = self.annotation(index)
+        return annotation_digest(pack(annotation), _size(annotation), self.annotated)
 
     def _member(self, stored: StoredSample, extension: str) -> NDArray[np.uint8]:
         try:
@@ -155,15 +194,19 @@ class ShardSource:
         return f"{self.urls[stored.shard]}: {stored.key} ({stored.filename}){offset}"
 
 
+def _size(annotation: dict[str, Any]) -> tuple[int, int] | None:
+    size = annotation.get("size")
+    return (int(size[0]), int(size[1])) if size else None
+
+
 def pack(annotation: dict[str, Any]) -> Polygons:
     """The polygons of a sample's JSON."""
-    return Polygons.pack(annotation["polygons"], annotation["ignore"], annotation["texts"])
+    polygons = annotation.get("polygons", [])
+    return Polygons.pack(polygons, annotation.get("ignore"), annotation.get("texts", ()))
 
 
 def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:
     """A stored .npy as a view of its bytes; nothing in it can be executed."""
-    from io import BytesIO
-
     head = BytesIO(data[:4096].tobytes())
     try:
         version = np.lib.format.read_magic(head)
@@ -177,19 +220,9 @@ def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:
         raise DataError(f"{where}: not a plain .npy ({error}). Convert anew") from error
 
 
-@dataclass(frozen=True, slots=True)
-class ShardSettings:
-    """Where fetched shards are kept and how large they may get."""
-
-    folder: Path
-    max_bytes: int | None = None
-    tries: int = 5
-
-
-def open_shards(tar_path: Any, settings: ShardSettings) -> ShardSource:
+def open_shards(tar_path: Any, storage: Storage) -> ShardSource:
     """Find the shards and their index; local shards without one are scanned."""
     urls = expand(tar_path)
-    storage = Storage(settings.folder, settings.max_bytes, settings.tries)
     base, _, name = urls[0].rpartition("/")
     place = f"{base}/{index_name(name)}" if base else index_name(name)
     text = storage.read(place)
@@ -219,8 +252,6 @@ def _select(index: ShardIndex, urls: Sequence[str], place: str) -> ShardIndex:
 
 def scan_index(paths: Sequence[Path]) -> ShardIndex:
     """What the shards themselves tell, where no index lies beside them."""
-    from ocr.formats.shards import Shard
-
     shards, samples = [], []
     for number, path in enumerate(paths):
         with path.open("rb") as stream:
@@ -230,5 +261,5 @@ def scan_index(paths: Sequence[Path]) -> ShardIndex:
             ]
         shards.append(Shard(path.name, path.stat().st_size, "", len(found)))
         samples += found
-    kind = RAW if all(image_extension(sample.members) for sample in samples) else "ready"
+    kind = RAW if all(image_extension(sample.members) for sample in samples) else READY
     return ShardIndex("", kind, True, "", "", tuple(shards), tuple(samples))
