@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,14 @@ from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_
 from ocr.pipeline.batch import LISTED, STACKED, Batch, Item, listed, lists, stacked, to_item
 from ocr.pipeline.cache import Cache
 from ocr.pipeline.decode import Decode
+from ocr.pipeline.device import Normalize
 from ocr.pipeline.ledger import Ledger, rows_of
 from ocr.pipeline.order import are_neighbours
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.slots import Slot
 from ocr.pipeline.source import Source
-from ocr.pipeline.stage import run
+from ocr.pipeline.stage import FixedStage, run
 from ocr.pipeline.targets import StoredTargets, Targets
 
 log = logging.getLogger(__name__)
@@ -207,20 +208,7 @@ class PageDataset(Dataset[Item | None]):
         return replace(self.page(index), maps=kept.maps, map_source=kept.map_source, cached=kept.cached)
 
     def _fixed(self, raw: Sample) -> Sample:
-        page = self.decode(raw)
-        for stage in self.transform.fixed:
-            page = stage(page)
-        return page
-
-    def _to_keep(self, raw: Sample) -> Sample:
-        """What the cache holds of a page."""
-        page = self._fixed(raw)
-        if self.cut.maps:
-            page = self._with_maps(page)
-        if self.cut.normalized:
-            assert self.transform.normalization is not None
-            page = replace(page, image=self.transform.normalization.on_host(page.image).transpose(1, 2, 0))
-        return page
+        return FixedPart(self.decode, self.transform.fixed)(raw)
 
     def _with_maps(self, sample: Sample) -> Sample:
         return self._draw_maps(sample) if sample.maps is None else sample
@@ -244,9 +232,37 @@ class PageDataset(Dataset[Item | None]):
     def _open_cache(self, folder: str | os.PathLike[str] | None, max_bytes: int | str) -> Cache:
         stages: list[object] = [self.decode, *self.transform.fixed]
         stages += [self.targets] * self.cut.maps + [self.transform.normalization] * self.cut.normalized
-        cache = Cache(self.source, stages, self._to_keep, self.cut, folder, max_bytes)
+        for stage in stages:
+            if " object at 0x" in repr(stage):
+                log.warning(
+                    "%r is shown by its address: the cache is made anew in every run. Make it a frozen dataclass", stage
+                )
+        drawn = self._draw_maps if self.cut.maps else None
+        normalization = self.transform.normalization if self.cut.normalized else None
+        make = FixedPart(self.decode, self.transform.fixed, drawn, normalization)
+        cache = Cache(self.source, stages, make, self.cut, folder, max_bytes)
         cache.start()
         return cache
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPart:
+    """From a stored page to what a cache holds of it; knows nothing of the dataset, which can so be let go at once."""
+
+    decode: Decode
+    stages: tuple[FixedStage, ...]
+    draw_maps: Targets | StoredTargets | None = None
+    normalization: Normalize | None = None
+
+    def __call__(self, raw: Sample) -> Sample:
+        page = self.decode(raw)
+        for stage in self.stages:
+            page = stage(page)
+        if self.draw_maps is not None:
+            page = self.draw_maps(page)
+        if self.normalization is not None:
+            page = replace(page, image=self.normalization.on_host(page.image).transpose(1, 2, 0))
+        return page
 
 
 def _decode_stage(config: Mapping[str, Any], needed_side: int | None) -> Decode:

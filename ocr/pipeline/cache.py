@@ -111,8 +111,8 @@ class Cache:
             return None
         notes = read_notes(store.notes(index, row))
         sample = replace(self.source.entry(index), **notes, map_source="cached", cached="hit")
-        if len(self._notes) < NOTES_KEPT:
-            self._notes[index] = store.row_bytes(index), sample
+        if len(self._notes) < NOTES_KEPT and Row.unpack(data) == row:
+            self._notes[index] = data, sample
         return sample
 
     def start(self) -> None:
@@ -131,11 +131,12 @@ class Cache:
             self._proven_row(store, index)
 
     def fill(self, keep: Callable[[int], str], threads: int) -> Generator[str]:
-        """Call `keep` for every sample, in threads, and tell how each came about as it gets done."""
+        """Call `keep` for every sample, in threads, and tell how each came about: "full" where nothing more is kept."""
         # From somewhere, so that two processes do not go along side by side.
         first = random.SystemRandom().randrange(len(self.source))
         with ThreadPoolExecutor(threads) as pool:
-            yield from pool.map(keep, [*range(first, len(self.source)), *range(first)])
+            keep_if_any = lambda index: "full" if self.stopped else keep(index)  # noqa: E731
+            yield from pool.map(keep_if_any, [*range(first, len(self.source)), *range(first)])
 
     @property
     def covered(self) -> float:

@@ -89,7 +89,7 @@ def find_store(root: Path, name: str, is_ours: Callable[[Store], bool]) -> tuple
             store = Store(folder)
         except DamagedStoreError as error:
             if folder.exists():
-                log.warning("%s; the cache is made anew", error)
+                log.warning("%s; the cache is made anew", str(error))
                 remove_store(folder)
             return None, folder
         if is_ours(store):

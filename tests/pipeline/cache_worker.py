@@ -85,6 +85,8 @@ def open_pages(
     folder: Path | str, kept_in: Path | str | None = None, transform: DBTransforms | None = None, **settings: Any
 ) -> OCRDataset:
     """The pages of a folder, with everything cached where a folder is given for that."""
+    if next(_opened) % 50 == 0:
+        gc.collect()  # A dataset has files open, and a cycle of references in it.
     folder = Path(folder)
     if kept_in is not None:
         settings = {"cache": "auto", "cache_folder": kept_in} | settings
@@ -103,8 +105,6 @@ def outcomes(dataset: OCRDataset) -> tuple[int, int, int]:
 
 def read_right(folder: Path | str, kept_in: Path | str, expected: list[Any] | None = None, **settings: Any) -> Any:
     """Open anew, compare every sample with the uncached one, and tell hits, misses and invalid ones."""
-    if next(_opened) % 50 == 0:
-        gc.collect()  # A dataset has files open, and a cycle of references in it.
     dataset = open_pages(folder, kept_in, **settings)
     uncached = {name: value for name, value in settings.items() if not name.startswith("cache")}
     assert_same(items(dataset), expected if expected is not None else items(open_pages(folder, **uncached)))

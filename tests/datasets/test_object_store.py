@@ -1,0 +1,131 @@
+"""Shards in an object store: a real S3 server on loopback, trained from, cut off and damaged."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from object_store import Line, s3_server
+from sameness import assert_same
+from test_ocr_webdataset import DEVICE, FIXED, RANDOM, folder, without_paths, write_shards
+
+from ocr.datasets import OCRWebDataset
+from ocr.errors import DataError, MissingExtraError
+from ocr.formats import storage
+from ocr.pipeline import Loader
+
+boto3 = pytest.importorskip("boto3")
+pytest.importorskip("s3fs")
+pytest.importorskip("moto.server")
+ROOT = Path(__file__).resolve().parents[2]
+BUCKET = "pages"
+
+
+@pytest.fixture(scope="module")
+def server() -> Any:
+    with s3_server() as port:
+        yield port
+
+
+@pytest.fixture
+def line(server, monkeypatch) -> Any:
+    between = Line(server)
+    for name, value in (
+        ("AWS_ENDPOINT_URL", f"http://127.0.0.1:{between.port}"),
+        ("AWS_ACCESS_KEY_ID", "a"),
+        ("AWS_SECRET_ACCESS_KEY", "b"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("NO_PROXY", "127.0.0.1"),
+    ):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(storage, "FIRST_PAUSE_SECONDS", 0.01)
+    # A file system of its own for each test: fsspec keeps them by their arguments, and with them the endpoint.
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    yield between
+    between.close()
+
+
+def upload(server: int, shards: Path, prefix: str) -> str:
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://127.0.0.1:{server}",
+        region_name="us-east-1",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+    )
+    if BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
+        client.create_bucket(Bucket=BUCKET)
+    for file in sorted(shards.iterdir()):
+        client.put_object(Bucket=BUCKET, Key=f"{prefix}/{file.name}", Body=file.read_bytes())
+    return f"s3://{BUCKET}/{prefix}"
+
+
+@pytest.mark.parametrize("pattern", ["{split}-{{000000..000001}}.tar", "{split}-*.tar"])
+def test_two_epochs_from_s3_are_those_of_the_folder(synthetic, tmp_path, server, line, pattern):
+    url = upload(server, write_shards(folder(synthetic, "val"), tmp_path / "shards", "val"), "epochs")
+    place = f"{url}/{pattern.format(split='val')}"
+    dataset = OCRWebDataset(place, FIXED, cache="auto", cache_folder=tmp_path / "cache")
+    loader, expected = Loader(dataset, 4, 2), list(Loader(folder(synthetic, "val"), 4, 0))
+    for _ in range(2):
+        assert_same(without_paths(list(loader)), without_paths(expected))
+
+
+def test_a_line_that_is_cut_again_and_again_loses_nothing(synthetic, tmp_path, server, line):
+    url = upload(server, write_shards(folder(synthetic, "train"), tmp_path / "shards", "train"), "cut")
+    expected = list(Loader(folder(synthetic, "train", RANDOM), 3, 0))
+    for after in (100, 5_000, 100_000, 300_000):
+        dataset = OCRWebDataset(f"{url}/train-*.tar", RANDOM, shard_folder=tmp_path / f"shards-{after}")
+        line.cut(after)
+        assert_same(without_paths(list(Loader(dataset, 3, 2))), without_paths(expected))
+    assert line.cuts >= 3
+
+
+def test_fetched_shards_stay_within_their_budget(synthetic, tmp_path, server, line):
+    shards = write_shards(folder(synthetic, "train"), tmp_path / "shards", "train", per_shard=2)
+    url, largest = upload(server, shards, "budget"), max(file.stat().st_size for file in shards.glob("*.tar"))
+    kept = tmp_path / "kept"
+    dataset = OCRWebDataset(f"{url}/train-*.tar", RANDOM, shard_folder=kept, shard_max_bytes=2 * largest)
+    for _ in range(2):
+        assert sum(len(batch["images"]) for batch in Loader(dataset, 3, 2)) == 8
+    assert sum(file.stat().st_size for file in kept.iterdir()) <= 2 * largest
+    assert not [file for file in kept.iterdir() if file.name.startswith(".")]
+
+
+def test_a_damaged_or_missing_object_is_named_or_its_samples_skipped(synthetic, tmp_path, server, line):
+    shards = write_shards(folder(synthetic, "val"), tmp_path / "shards", "val")
+    data = bytearray((shards / "val-000001.tar").read_bytes())
+    data[len(data) // 2] ^= 1
+    (shards / "val-000001.tar").write_bytes(data)
+    url = upload(server, shards, "damaged")
+    place = f"{url}/val-{{000000..000001}}.tar"
+    with pytest.raises(DataError, match=r"damaged/val-000001\.tar: its sha256"):
+        list(Loader(OCRWebDataset(place, DEVICE, shard_folder=tmp_path / "kept", tries=2), 6))
+    dataset = OCRWebDataset(place, DEVICE, shard_folder=tmp_path / "kept", tries=1, on_bad_sample="skip")
+    (batch,) = Loader(dataset, 6)
+    assert len(batch["images"]) == 3
+    assert dataset.ledger.totals()["skipped"] == 3
+
+
+def test_a_run_trains_two_epochs_from_s3(synthetic, tmp_path, server, line):
+    for split in ("train", "val"):
+        write_shards(folder(synthetic, split), tmp_path / "shards", split)
+    url = upload(server, tmp_path / "shards", "training")
+    line.cut(200_000)
+    command = [sys.executable, str(ROOT / "runners" / "train.py"), "data=webdataset", f"shards_base_path={url}"]
+    command += ["model=lite", "model.channels=32", "transforms.size=64", "trainer.max_epochs=2", "trainer.devices=1"]
+    command += ["dataloaders.train_dataloader.batch_size=2", f"hydra.run.dir={tmp_path}", "trainer.accelerator=cpu"]
+    environment = os.environ | {"GLYPHFEED_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "train: 8 pages; cache 8 hits, 0 misses" in done.stdout
+    assert line.cuts == 1
+
+
+def test_without_fsspec_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(MissingExtraError, match=r"s3:// shards needs fsspec.*glyphfeed\[s3\]"):
+        OCRWebDataset("s3://nowhere/val-{000000..000001}.tar", FIXED)
