@@ -32,13 +32,11 @@ def write_module(tmp_path, monkeypatch):
         for module in [module for module in sys.modules if module.startswith(package)]:
             del sys.modules[module]
         code_digest.cache_clear()
-        stages_digest.cache_clear()
         importlib.invalidate_caches()
         return f"{package}.{name}"
 
     yield write
     code_digest.cache_clear()
-    stages_digest.cache_clear()
 
 
 def digest_of(module):
@@ -137,10 +135,8 @@ def test_the_versions_of_the_libraries_that_touch_pixels_count(monkeypatch):
     assert {"numpy", "pillow", "simplejpeg", "pyclipper", "numba"} <= named.keys()
     assert any(name.startswith("opencv") for name in named)
     before = stages_digest((Letterbox(),))
-    stages_digest.cache_clear()
     monkeypatch.setattr(fingerprint, "library_versions", lambda: "numpy==0.1")
     assert stages_digest((Letterbox(),)) != before
-    stages_digest.cache_clear()
 
 
 SCRIPT = """
