@@ -11,6 +11,8 @@ import typer
 
 from ocr import __version__
 from ocr.tools.cache.command import app as cache_app
+from ocr.tools.convert.command import convert
+from ocr.tools.engine import ENGINE_HELP
 
 app = typer.Typer(
     name="ocr",
@@ -82,7 +84,8 @@ def doctor(
     fix: Annotated[
         Path | None, typer.Option(help="Write a repaired copy of the annotations below this folder.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Threads; default: by the cores.")] = None,
+    engine: Annotated[str, typer.Option(help=ENGINE_HELP)] = "local",
+    workers: Annotated[int | None, typer.Option(help="Threads, or CPUs of Ray; default: all.")] = None,
 ) -> None:
     """List what is wrong with a dataset; exit status 1 where something is.
 
@@ -107,6 +110,7 @@ def doctor(
         deep=deep,
         workers=workers,
         show_progress=not to_screen,
+        engine=engine,
     )
     console = Console(stderr=to_screen)
     print_report(report, console)
@@ -143,6 +147,9 @@ def convert_annotations(
     typer.echo(f"{done.format}: {done.pages} pages, {done.words} words ({done.ignored} ignored): {target}")
     if done.missing:
         typer.secho(f"{done.missing} of the pages have no image in {image_path}", fg="yellow", err=True)
+
+
+app.command(epilog=_examples("ocr convert DIR shards", "ocr convert DIR shards --split val --ready --verify"))(convert)
 
 
 @app.command(epilog=_examples("ocr preview data/demo preview.png", "ocr preview DIR train.png --split train --pages 4"))

@@ -3,6 +3,7 @@
     python scripts/preprocess_maps.py                          # the demo's data
     python scripts/preprocess_maps.py dataset_base_path=DIR    # DIR/images/<split>/, DIR/jsons/<split>.json
     python scripts/preprocess_maps.py dataset_base_path=DIR splits=[val] transforms.size=1024
+    python scripts/preprocess_maps.py engine=ray               # the cluster at $RAY_ADDRESS; without one, Ray here
 
 Interrupted, it goes on where it stopped; maps that still fit their page are left alone.
 """
@@ -18,6 +19,7 @@ from rich.markup import escape
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ocr.errors import ConfigError, GlyphFeedError
 from ocr.pipeline.build import build_dataset
+from ocr.tools.engine import check_engine, started
 from ocr.tools.preprocess import preprocess_maps, print_summaries
 
 
@@ -27,11 +29,13 @@ def main(config: DictConfig) -> None:
         splits = list(config.splits) if isinstance(config.splits, ListConfig) else []
         if not splits:
             raise ConfigError(f"splits={config.splits} names no split. Give a list: splits=[train,val]")
+        check_engine(config.engine, config.workers)
         datasets = {split: build_dataset(config, split) for split in splits}
-        summaries = [
-            preprocess_maps(dataset, split, config.workers, compress=config.compress)
-            for split, dataset in datasets.items()
-        ]
+        with started(config.engine, config.workers):
+            summaries = [
+                preprocess_maps(dataset, split, config.workers, compress=config.compress, engine=config.engine)
+                for split, dataset in datasets.items()
+            ]
     except (GlyphFeedError, OSError) as error:
         Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)

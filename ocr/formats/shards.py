@@ -154,6 +154,11 @@ def scan_tar(stream: IO[bytes], place: str) -> Iterable[tuple[str, dict[str, tup
                 members[extension.lower()] = (member.offset_data, member.size)
             if members:
                 yield key, members
+            # A damaged header is the end of the archive to Python's reader; to us only empty blocks are.
+            offset = tar.offset
+            stream.seek(offset)
+            if stream.read(BLOCK).strip(b"\0"):
+                raise tarfile.ReadError("a damaged header")
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise DataError(f"{place}: damaged behind offset {offset} ({error}). Fetch or convert it anew") from error
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,11 +15,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ocr.atomic import remove_partial_files
-from ocr.datasets.ocr_dataset import OCRDataset
-from ocr.errors import ConfigError, DataError, MapError
+from ocr.errors import DataError, MapError
 from ocr.formats.maps import map_file, maps_folder, read_fingerprint, write_maps
+from ocr.pipeline.decode import Decode
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.targets import maps_fingerprint
+from ocr.pipeline.source import FolderSource
+from ocr.pipeline.stage import FixedStage
+from ocr.pipeline.targets import Targets, maps_fingerprint
+from ocr.tools.engine import check_engine, run_tasks
+
+if TYPE_CHECKING:  # Ray workers do without torch.
+    from ocr.datasets.ocr_dataset import OCRDataset
+
+CHUNK = 16
+"""Pages a Ray worker gets at a time; a page takes it some 5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,51 +46,92 @@ class MapsSummary:
     """Whether training with these transforms will read them."""
 
 
+@dataclass(frozen=True, slots=True)
+class PageMaps:
+    """Writes the maps of one page, unless those that are there still fit it."""
+
+    decode: Decode
+    fixed: tuple[FixedStage, ...]
+    targets: Targets
+    folder: Path
+    compress: bool
+    on_bad_sample: str
+    needs_pixels: bool
+    """Where the letterbox comes first, the page's pixels are not needed and not decoded."""
+
+    @classmethod
+    def of(cls, dataset: OCRDataset, folder: Path, compress: bool) -> PageMaps:
+        """All that it takes of a dataset: no other page of it."""
+        transform = dataset.transform
+        needs_pixels = transform.needed_side is None
+        return cls(
+            dataset.decode, transform.fixed, dataset.targets, folder, compress, dataset.on_bad_sample, needs_pixels
+        )
+
+    def __call__(self, page: FolderSource) -> tuple[str, str]:
+        """What became of the one page of a source: "written", "valid" or "failed", and why it failed."""
+        try:
+            return self._write(self._at_cut(page.read(0))), ""
+        except DataError as error:
+            if self.on_bad_sample == "raise":
+                raise
+            return "failed", str(error)
+
+    def _write(self, page: Sample) -> str:
+        fingerprint = maps_fingerprint(page, self.targets)
+        target = map_file(self.folder, page.filename)
+        try:
+            if read_fingerprint(target) == fingerprint:
+                return "valid"
+        except (FileNotFoundError, MapError):
+            pass  # Not there, or not whole: written now.
+        maps = self.targets(page).maps
+        assert maps is not None
+        write_maps(target, maps, fingerprint, self.compress)
+        return "written"
+
+    def _at_cut(self, raw: Sample) -> Sample:
+        page = self.decode(raw) if self.needs_pixels else self.decode.measure(raw)
+        for stage in self.fixed:
+            page = stage(page)
+        return page
+
+
 def preprocess_maps(
     dataset: OCRDataset,
     split: str = "",
     workers: int | None = None,
     show_progress: bool = True,
     compress: bool = False,
+    engine: str = "local",
 ) -> MapsSummary:
     """Write `<images>_maps/<stem>.npz` for every page of a dataset whose stored maps do not fit.
 
     Interrupted at any moment, every file is whole, and the next run goes on with the rest.
     """
-    folder = maps_folder(dataset.source.folder)
-    names = dataset.source.names
-    _refuse_shared_files(names, folder)
-    if workers is not None and workers < 1:
-        raise ConfigError(f"workers={workers} must be at least 1; null takes one a core")
+    check_engine(engine, workers)
+    source, folder = dataset.source, maps_folder(dataset.source.folder)
+    _refuse_shared_files(source.names, folder)
     remove_partial_files(folder)
+    write = PageMaps.of(dataset, folder, compress)
+    pages = [replace(source, entries=(entry,), skipped={}) for entry in source.entries]
     counts: Counter[str] = Counter()
-    failed = dict(dataset.source.skipped)
-
-    def work(index: int) -> str:
-        try:
-            return _write_page(dataset, index, folder, compress)
-        except DataError as error:
-            if dataset.on_bad_sample == "raise":
-                raise
-            failed[names[index]] = str(error)
-            return "failed"
-
-    # Threads: drawing and compressing release the interpreter.
+    failed = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
         Progress(*columns, disable=not show_progress) as progress,
-        ThreadPoolExecutor(workers or os.cpu_count()) as threads,
+        closing(run_tasks(write, pages, engine, workers, chunk=CHUNK)) as results,
     ):
-        task = progress.add_task(f"maps of {split or dataset.source.folder.name}", total=len(names))
-        pending = [threads.submit(work, index) for index in range(len(names))]
-        try:
-            for future in pending:
-                counts[future.result()] += 1
-                progress.advance(task)
-        except BaseException:
-            threads.shutdown(wait=True, cancel_futures=True)
-            raise
-    return MapsSummary(split, folder, counts["written"], counts["valid"], failed, not dataset.transform.moves_geometry)
+        bar = progress.add_task(f"maps of {split or source.folder.name}", total=len(pages))
+        for number, (outcome, reason) in results:
+            counts[outcome] += 1
+            if outcome == "failed":
+                failed[number] = reason
+            progress.advance(bar)
+    remove_partial_files(folder)  # Of Ray workers that died.
+    reasons = source.skipped | {source.names[number]: failed[number] for number in sorted(failed)}
+    used = not dataset.transform.moves_geometry
+    return MapsSummary(split, folder, counts["written"], counts["valid"], reasons, used)
 
 
 def print_summaries(summaries: Sequence[MapsSummary], console: Console) -> None:
@@ -100,31 +150,6 @@ def print_summaries(summaries: Sequence[MapsSummary], console: Console) -> None:
             console.print(f"[yellow]{split}: its transforms move polygons, so its maps are drawn anew for every page")
         for name, reason in summary.failed.items():
             console.print(f"[red]{escape(name)}[/]: {escape(reason)}", highlight=False, soft_wrap=True)
-
-
-def _write_page(dataset: OCRDataset, index: int, folder: Path, compress: bool) -> str:
-    page = _geometry(dataset, index)
-    fingerprint = maps_fingerprint(page, dataset.targets)
-    target = map_file(folder, page.filename)
-    try:
-        if read_fingerprint(target) == fingerprint:
-            return "valid"
-    except (FileNotFoundError, MapError):
-        pass  # Not there, or not whole: written now.
-    maps = dataset.targets(page).maps
-    assert maps is not None
-    write_maps(target, maps, fingerprint, compress)
-    return "written"
-
-
-def _geometry(dataset: OCRDataset, index: int) -> Sample:
-    """The page at the cut. Where the letterbox comes first, its pixels are not needed and not decoded."""
-    if dataset.transform.needed_side is None:
-        return dataset.page(index)
-    page = dataset.decode.measure(dataset.source.read(index))
-    for stage in dataset.transform.fixed:
-        page = stage(page)
-    return page
 
 
 def _refuse_shared_files(names: Sequence[str], folder: Path) -> None:

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import track
 
-from ocr.datasets import OCRDataset
+from ocr.datasets.page_dataset import PageDataset
 from ocr.errors import ConfigError
 from ocr.pipeline.build import build_dataset
 from ocr.pipeline.cache import Cache
 from ocr.pipeline.cache_folder import disk_bytes
 from ocr.tools.cache.report import PLAIN, in_bytes, share
+from ocr.tools.engine import check_engine, run_tasks, started
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
+CHUNK = 8
+"""Pages a Ray worker gets at a time; a page takes it some 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +69,74 @@ def compose_training(overrides: Sequence[str], folder: Path | None) -> DictConfi
         raise ConfigError(f"{' '.join(overrides)}: {error}") from error
 
 
-def build(overrides: Sequence[str], splits: Sequence[str], threads: int | None, folder: Path | None) -> int:
+def build(
+    overrides: Sequence[str], splits: Sequence[str], workers: int | None, folder: Path | None, engine: str = "local"
+) -> int:
     """Fill the cache of one split after the other, with a progress bar; exit status 130 where it is interrupted."""
+    check_engine(engine, workers)
     config, console = compose_training(overrides, folder), Console()
     try:
-        for split in splits:
-            if config.datasets and config.datasets.get(f"{split}_dataset", "") is None:
-                console.print(f"{escape(split)}: left out, datasets.{escape(split)}_dataset is null", **PLAIN)
-            else:
-                _print_built(_build(config, split, threads), console)
+        with started(engine, workers):
+            for split in splits:
+                if config.datasets and config.datasets.get(f"{split}_dataset", "") is None:
+                    console.print(f"{escape(split)}: left out, datasets.{escape(split)}_dataset is null", **PLAIN)
+                else:
+                    _print_built(_build(config, split, workers, engine), console)
         return 0
     except KeyboardInterrupt:
-        # Not raised on: its traceback would keep the threads alive that are filling the cache.
         console.print("interrupted: what was made stays, and the same command goes on with the rest", **PLAIN)
     return 130
 
 
-def _build(config: DictConfig, split: str, threads: int | None) -> Built:
+@dataclass(frozen=True, slots=True)
+class KeepSample:
+    """Sees that the cache of a split holds a sample; each process makes the dataset once, from its settings."""
+
+    split: str
+    settings: str
+    """`datasets.<split>_dataset` as YAML, with nothing left to look up elsewhere."""
+    run: str
+    """A worker that lives on must not take the dataset of an earlier run, whose cache may be gone."""
+
+    def __call__(self, index: int) -> str:
+        return str(self.dataset.keep(index))
+
+    @property
+    def dataset(self) -> Any:
+        """The one of this process."""
+        return _open_dataset(self.split, self.settings, self.run)
+
+
+@lru_cache(maxsize=1)
+def _open_dataset(split: str, settings: str, run: str) -> Any:
+    return build_dataset(OmegaConf.create({"datasets": {f"{split}_dataset": OmegaConf.create(settings)}}), split)
+
+
+def _build(config: DictConfig, split: str, workers: int | None, engine: str) -> Built:
     begin = time.perf_counter()
-    dataset = build_dataset(config, split)
-    if not isinstance(dataset, OCRDataset) or dataset.cache is None:
+    keep = KeepSample(split, _settings_of(config, split), uuid4().hex)
+    dataset = keep.dataset
+    if not isinstance(dataset, PageDataset) or dataset.cache is None:
         raise ConfigError(
             f"data.cache={config.data.cache or 'off'} keeps nothing of {split}: there is no cache to build. Set "
             "data.cache=auto here and for training, or name the other splits: --split"
         )
-    outcomes = dataset.fill_cache(f"caching {split}", threads)
+    # From somewhere, so that two builds do not go along side by side.
+    first = random.SystemRandom().randrange(len(dataset))
+    indices = [*range(first, len(dataset)), *range(first)]
+    outcomes: Counter[str] = Counter()
+    silent = not Console().is_terminal
+    with closing(run_tasks(keep, indices, engine, workers, chunk=CHUNK)) as made:
+        for _, outcome in track(made, f"caching {split}", total=len(indices), transient=True, disable=silent):
+            outcomes[outcome] += 1
     return _summary(split, dataset.cache, outcomes["hit"], time.perf_counter() - begin)
+
+
+def _settings_of(config: DictConfig, split: str) -> str:
+    node = (config.datasets or {}).get(f"{split}_dataset")
+    if node is None:
+        build_dataset(config, split)  # Says what is missing.
+    return OmegaConf.to_yaml(node, resolve=True)
 
 
 def _print_built(built: Built, console: Console) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ocr.tools.engine import ENGINE_HELP
+
 app = typer.Typer(
     help="Pages that are kept between runs: list, count, check, remove and fill them.",
     no_args_is_help=True,
@@ -78,13 +80,15 @@ def clear(
 def build(
     overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="As of ocr train.")] = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads; default: one a core.")] = None,
+    engine: Annotated[str, typer.Option(help=ENGINE_HELP)] = "local",
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads, or CPUs of Ray; default: all.")] = None,
     folder: _Folder = None,
 ) -> None:
     """Fill the caches that `ocr train` will use with the same KEY=VALUE.
 
-    Interrupted, it goes on with the rest when it is called again; two at once share the work.
+    Interrupted, it goes on with the rest when it is called again; two at once share the work. A Ray worker on another
+    machine fills the cache of its own machine, unless the folder is one that all of them share.
     """
     from ocr.tools.cache.build import build
 
-    raise typer.Exit(build(overrides or (), split or ("train", "val"), workers, folder))
+    raise typer.Exit(build(overrides or (), split or ("train", "val"), workers, folder, engine))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,9 +27,12 @@ from ocr.tools.doctor.pages import (
     unreferenced_files,
 )
 from ocr.tools.doctor.polygons import Outline, check_outlines, parse_words
+from ocr.tools.engine import check_engine, run_tasks, started
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+CHUNK = 32
+"""Images a worker gets at a time; a header takes it 0.2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +50,28 @@ class Settings:
         """Look at one image file."""
         return inspect_image(path, deep=self.deep, max_pixels=self.max_pixels)
 
+    def judge(self, page: tuple[ImageFacts, list[NDArray[np.float64]], tuple[int, int] | None]) -> Verdict:
+        """The frame of a page's outlines, given what the annotation claims its size to be."""
+        return judge_frame(*page, self.annotation_frame)
+
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Threads and a progress bar; file reading and decoding both leave the interpreter free."""
+    """Workers and a progress bar."""
 
-    threads: ThreadPoolExecutor
+    engine: str
+    workers: int | None
     progress: Progress
 
     def map(self, title: str, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Apply `work` to every item, in order."""
-        task = self.progress.add_task(title, total=len(items))
-        done: list[Result] = []
-        # Closing cancels what has not begun, so that Ctrl-C does not wait for the whole dataset.
-        with closing(self.threads.map(work, items)) as results:  # type: ignore[type-var]
-            for result in results:
-                done.append(result)
-                self.progress.advance(task)
-        return done
+        bar = self.progress.add_task(title, total=len(items))
+        done: dict[int, Result] = {}
+        with closing(run_tasks(work, items, self.engine, self.workers, chunk=CHUNK)) as results:
+            for number, result in results:
+                done[number] = result
+                self.progress.advance(bar)
+        return [done[number] for number in range(len(items))]
 
 
 def examine(
@@ -82,6 +87,7 @@ def examine(
     deep: bool = False,
     workers: int | None = None,
     show_progress: bool = True,
+    engine: str = "local",
 ) -> Report:
     """Look at every split of a dataset: `data/images/<split>/` with `data/jsons/<split>.json`.
 
@@ -92,12 +98,13 @@ def examine(
     data = Path(data)
     settings = Settings(annotation_format, annotation_frame, size, min_text_size, deep, max_pixels)
     check_frame_name(annotation_frame)
-    _check_numbers(settings, workers)
+    _check_numbers(settings)
+    check_engine(engine, workers)
     alone = [(data.resolve().name, data, annotation_path)] if annotation_path else None
     found = alone or find_splits(data, splits)
     examined: list[Split] = []
     findings: list[Finding] = []
-    with _pool(workers, show_progress) as pool:
+    with _pool(engine, workers, show_progress) as pool:
         for name, folder, annotation_file in found:
             split, wrong = examine_split(name, folder, annotation_file, settings, pool)
             examined.append(split)
@@ -106,10 +113,8 @@ def examine(
     return Report(data, size, annotation_frame, tuple(examined), tuple(findings))
 
 
-def _check_numbers(settings: Settings, workers: int | None) -> None:
-    threads = 1 if workers is None else workers
+def _check_numbers(settings: Settings) -> None:
     for option, value, least in (
-        ("workers", threads, 1),
         ("size", settings.size, 1),
         ("min_text_size", settings.min_text_size, 0),
         ("max_pixels", settings.max_pixels, 1),
@@ -120,11 +125,11 @@ def _check_numbers(settings: Settings, workers: int | None) -> None:
 
 
 @contextmanager
-def _pool(workers: int | None, show_progress: bool) -> Iterator[Pool]:
+def _pool(engine: str, workers: int | None, show_progress: bool) -> Iterator[Pool]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     progress = Progress(*columns, transient=True, disable=not show_progress)
-    with progress, ThreadPoolExecutor(workers or os.cpu_count() or 1) as threads:
-        yield Pool(threads, progress)
+    with started(engine, workers), progress:
+        yield Pool(engine, workers, progress)
 
 
 def examine_split(
@@ -143,7 +148,7 @@ def examine_split(
     files = sorted(files_below(folder))
     pages = annotations.pages if annotations else {}
     looked_at = [file for file in files if file in pages or file.lower().endswith(IMAGE_EXTENSIONS)]
-    facts = pool.map(f"{name}: images", lambda file: settings.inspect(folder / file), looked_at)
+    facts = pool.map(f"{name}: images", settings.inspect, [folder / file for file in looked_at])
     images = dict(zip(looked_at, facts, strict=True))
     if annotations is None:
         return Split(name, folder, None, images), findings + image_findings(name, images)
@@ -182,11 +187,8 @@ def _judge_frames(
     for outline in outlines:
         if outline.image in turned:
             points.setdefault(outline.image, []).append(outline.points)
-
-    def judge(page: str) -> Verdict:
-        return judge_frame(images[page], points[page], annotations.pages[page].size, settings.annotation_frame)
-
-    verdicts = pool.map(f"{split}: frames", judge, list(points)) if points else []
+    to_judge = [(images[page], drawn, annotations.pages[page].size) for page, drawn in points.items()]
+    verdicts = pool.map(f"{split}: frames", settings.judge, to_judge) if points else []
     frames = dict(zip(points, verdicts, strict=True))
     for page in [page for page, verdict in frames.items() if verdict.damaged]:
         images[page] = replace(settings, deep=True).inspect(images[page].path)

@@ -1,0 +1,1 @@
+"""From a folder to tar shards: plan, write, resume, verify."""

@@ -1,0 +1,81 @@
+"""`ocr convert`. Every library that takes time to load is imported when the command runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ocr.tools.engine import ENGINE_HELP
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="Dataset: images/<split>/ and jsons/<split>.json.")],
+    out: Annotated[
+        str, typer.Argument(metavar="DST", help="Folder for <split>-000000.tar ... and <split>-index.json.")
+    ],
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
+    samples_per_shard: Annotated[int | None, typer.Option(metavar="N", help="Pages a shard; default: 1000.")] = None,
+    bytes_per_shard: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Bytes a shard, such as 256MB, the default.")
+    ] = None,
+    shuffle_seed: Annotated[int | None, typer.Option(help="Shuffle the pages once; same seed, same order.")] = None,
+    maps: Annotated[bool, typer.Option("--maps", help="Add the maps of each page, 27 kB each.")] = False,
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Letterboxed pages and maps: no decoding, 5.3 MB each.")
+    ] = False,
+    ready_batches: Annotated[
+        int | None, typer.Option(metavar="N", help="Ready samples, N to a batch, for validation.")
+    ] = None,
+    size: Annotated[int, typer.Option(help="Side of the letterboxed page, for maps and ready samples.")] = 640,
+    annotation_format: Annotated[str, typer.Option(help="Format of the annotation.")] = "auto",
+    on_bad_sample: Annotated[str, typer.Option(help="raise: stop and name the file; skip: leave it out.")] = "raise",
+    workers: Annotated[int | None, typer.Option(help="Shards at a time; default: one a core.")] = None,
+    engine: Annotated[str, typer.Option(help=ENGINE_HELP)] = "local",
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all shards back against index and source; changes no finished split.")
+    ] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="With --verify: make all maps and ready arrays again.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Remove shards of an earlier conversion that had more of them.")
+    ] = False,
+) -> None:
+    """Write a dataset as tar shards that WebDataset and any tar can read.
+
+    The same pages give the same bytes. Interrupted, it goes on where it stopped; shards that are still what their
+    source gives are left alone. With --verify the exit status is 1 where something is wrong.
+    """
+    from ocr.datasets import DBTransforms, OCRDataset
+    from ocr.pipeline.device import Normalize
+    from ocr.pipeline.prefix import Letterbox
+    from ocr.tools.convert.report import INTERRUPTED
+    from ocr.tools.convert.report import convert as convert_splits
+    from ocr.tools.convert.settings import ConvertSettings
+    from ocr.tools.doctor.pages import find_splits
+
+    settings = ConvertSettings(
+        maps=maps,
+        ready=ready,
+        ready_batches=ready_batches,
+        samples_per_shard=samples_per_shard,
+        bytes_per_shard=bytes_per_shard,
+        shuffle_seed=shuffle_seed,
+        overwrite=overwrite,
+        verify=verify,
+        deep=deep,
+        engine=engine,
+        workers=workers,
+    )
+    transform = DBTransforms([Letterbox(size), Normalize()], normalize="device")
+    datasets = {
+        name: OCRDataset(
+            images, annotation, transform, annotation_format=annotation_format, on_bad_sample=on_bad_sample
+        )
+        for name, images, annotation in find_splits(source, split)
+    }
+    try:
+        raise typer.Exit(convert_splits(datasets, out, settings))
+    except KeyboardInterrupt:
+        typer.secho(INTERRUPTED, fg="yellow", err=True)
+        raise typer.Exit(130) from None

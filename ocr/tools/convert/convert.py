@@ -1,0 +1,199 @@
+"""Bring the shards of a split to what its plan says: keep those that are right, write the others, then the index."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ocr.atomic import remove_partial_files, replacing
+from ocr.errors import ConfigError, DataError, OutputError
+from ocr.formats.shards import ShardIndex, shard_name
+from ocr.tools.convert.examine import Examination, check_shard
+from ocr.tools.convert.finished import (
+    Finished,
+    done_file,
+    index_path,
+    merge,
+    read_done,
+    read_index,
+    taken_from,
+    write_done,
+)
+from ocr.tools.convert.plan import Plan, ShardTask
+from ocr.tools.convert.settings import ConvertSettings
+from ocr.tools.convert.write import write_shard
+from ocr.tools.engine import run_tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What became of the shards of one split."""
+
+    index: ShardIndex
+    written: int
+    seconds: float
+    skipped: dict[str, str] = field(default_factory=dict)
+    """File name and reason of the pages that were left out (on_bad_sample=skip)."""
+
+    @property
+    def kept(self) -> int:
+        """Shards that were right as they were."""
+        return len(self.index.shards) - self.written
+
+    @property
+    def bytes(self) -> int:
+        return sum(shard.bytes for shard in self.index.shards)
+
+
+def convert_split(plan: Plan, settings: ConvertSettings, show_progress: bool = True) -> Converted:
+    """Write the shards and the index of a split; killed at any moment and called again, it ends with the same bytes."""
+    begin = time.perf_counter()
+    with only_one(plan.out):
+        remove_partial_files(plan.out)
+        stale = _stale_shards(plan, settings.overwrite)
+        tasks = plan.tasks()
+        index = _index_of(plan)
+        known = _known_shards(plan, tasks, index)
+        finished = _check(plan, tasks, known, settings, show_progress)
+        rest = [task for task in tasks if task.number not in finished]
+        if rest or stale:
+            _retire(plan, index)
+        for path in stale:
+            path.unlink()
+        finished |= _write(plan, rest, settings, show_progress)
+        merged = _finish(plan, [finished[task.number] for task in tasks])
+    skipped = plan.source.skipped | {name: why for one in finished.values() for name, why in one.skipped.items()}
+    return Converted(merged, len(rest), time.perf_counter() - begin, skipped)
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Refuse a second conversion into the same folder while one runs; the lock ends with its owner."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise OutputError(f"cannot write to {folder} ({error.strerror}). Give another folder") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(f"{folder}: another process is converting into it. Wait for it, or end it") from None
+        except OSError:
+            pass  # A file system without locks, such as some network ones.
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def progress_of(title: str, total: int, show: bool) -> Iterator[Callable[[int], None]]:
+    """A bar; call what it gives with the number of pages that got done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not show) as progress:
+        bar = progress.add_task(title, total=total)
+        yield lambda pages: progress.advance(bar, pages)
+
+
+def shard_files(out: Path, split: str) -> dict[int, Path]:
+    """Number and file of all shards of a split that lie in a folder."""
+    pattern = re.compile(rf"{re.escape(split)}-([0-9]+)\.tar")
+    found = {int(match[1]): path for path in out.iterdir() if (match := pattern.fullmatch(path.name))}
+    return {number: path for number, path in sorted(found.items()) if path.name == shard_name(split, number)}
+
+
+def _stale_shards(plan: Plan, overwrite: bool) -> list[Path]:
+    stale = [path for number, path in shard_files(plan.out, plan.split).items() if number >= len(plan.shards)]
+    if stale and not overwrite:
+        names = ", ".join(path.name for path in stale[:3]) + (", ..." if len(stale) > 3 else "")
+        raise ConfigError(
+            f"{plan.out} has {len(stale)} shards of an earlier conversion that this one does not need ({names}): "
+            "readers would mix them. Remove them with --overwrite (overwrite=true), or give another folder"
+        )
+    return stale
+
+
+def _index_of(plan: Plan) -> ShardIndex | None:
+    with suppress(DataError):  # One that cannot be read is written anew.
+        return read_index(index_path(plan.out, plan.split))
+    return None
+
+
+def _known_shards(plan: Plan, tasks: Sequence[ShardTask], index: ShardIndex | None) -> dict[int, Finished]:
+    """What is said of the shards that are there, by their own files or else by the index."""
+    known: dict[int, Finished] = {}
+    kind = (plan.recipe.kind, plan.recipe.stages, plan.source.annotated)
+    if index is not None and (index.kind, index.stages, index.annotated) == kind:
+        known = dict(enumerate(taken_from(index, plan.source.names)))
+    for task in tasks:
+        done = read_done(task.path)
+        if done is not None and done.recipe in ("", task.recipe_digest):
+            known[task.number] = done
+    return known
+
+
+def _check(
+    plan: Plan, tasks: Sequence[ShardTask], known: dict[int, Finished], settings: ConvertSettings, show: bool
+) -> dict[int, Finished]:
+    examinations = [Examination(task, known[task.number]) for task in tasks if task.number in known]
+    pages = sum(len(examination.task.indices) for examination in examinations)
+    right: dict[int, Finished] = {}
+    if not examinations:
+        return right
+    with progress_of(f"{plan.split}: looking at what is there", pages, show) as advance:
+        for examination, found in _run(check_shard, examinations, settings):
+            advance(len(examination.task.indices))
+            if found is not None:
+                right[examination.task.number] = found
+    return right
+
+
+def _write(plan: Plan, tasks: Sequence[ShardTask], settings: ConvertSettings, show: bool) -> dict[int, Finished]:
+    written: dict[int, Finished] = {}
+    if not tasks:
+        return written
+    with progress_of(f"{plan.split}: writing shards", sum(len(task.indices) for task in tasks), show) as advance:
+        for task, finished in _run(write_shard, tasks, settings):
+            advance(len(task.indices))
+            written[task.number] = finished
+    return written
+
+
+def _run(function: Any, tasks: Sequence[Any], settings: ConvertSettings) -> Iterator[tuple[Any, Any]]:
+    with closing(run_tasks(function, tasks, settings.engine, settings.workers)) as results:
+        for number, result in results:
+            yield tasks[number], result
+
+
+def _retire(plan: Plan, index: ShardIndex | None) -> None:
+    """No index beside shards that are no longer its own; what it said of each is kept, lest this run be killed."""
+    for number, said in enumerate(taken_from(index, plan.source.names) if index else ()):
+        path = plan.out / shard_name(plan.split, number)
+        if not done_file(path).exists():
+            write_done(path, said)
+    index_path(plan.out, plan.split).unlink(missing_ok=True)
+
+
+def _finish(plan: Plan, finished: Sequence[Finished]) -> ShardIndex:
+    merged = merge(plan, finished)
+    if not merged.samples:
+        reason = next((why for one in finished for why in one.skipped.values()), "")
+        raise DataError(f"{plan.split}: no page can be stored. The first: {reason}")
+    text, path = merged.to_json().encode(), index_path(plan.out, plan.split)
+    if not path.exists() or path.read_bytes() != text:
+        with replacing(path) as stream:
+            stream.write(text)
+    for done in plan.out.glob(".*.done.json"):
+        if re.fullmatch(rf"\.{re.escape(plan.split)}-[0-9]+\.tar\.done\.json", done.name):
+            done.unlink()
+    return merged

@@ -1,0 +1,224 @@
+"""Read a shard back: its bytes, the places of its members, and what the source says of every page."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.errors import DataError, MapError
+from ocr.formats.maps import read_fingerprint, read_maps
+from ocr.formats.shards import RAW, StoredSample, scan_tar
+from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.mapping import map_file
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.shard_source import as_array
+from ocr.pipeline.targets import maps_fingerprint
+from ocr.tools.convert.finished import Finished, fits, is_untouched
+from ocr.tools.convert.members import ARRAYS, dump, facts_of, geometry, take_apart
+from ocr.tools.convert.plan import ShardTask
+
+
+class Problem(NamedTuple):
+    """Something that is not as it should be."""
+
+    file: str
+    key: str
+    offset: int | None
+    what: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Examination:
+    """What a shard is to be compared with."""
+
+    task: ShardTask
+    finished: Finished
+    every: int = 0
+    """Maps and arrays of one page in so many are made again; 0: of none, unless the shard's sha256 differs."""
+
+
+def check_shard(examination: Examination) -> Finished | None:
+    """What may go on to be said of a shard; None where it must be written."""
+    task, finished = examination.task, examination.finished
+    if not fits(task, finished):
+        return None
+    if is_untouched(task, finished):
+        return finished
+    present = {row.place for row in finished.rows}
+    missing = [position for position, index in enumerate(task.indices) if index not in present]
+    if missing and task.on_bad_sample == "raise":
+        return None
+    reasons = {task.pages.entries[position].filename: why_left_out(task, position) for position in missing}
+    if not all(reasons.values()) or examine_shard(examination):
+        return None
+    return replace(finished, skipped=reasons)
+
+
+def why_left_out(task: ShardTask, position: int = 0) -> str:
+    """Why a page cannot be stored; empty where it can."""
+    try:
+        take_apart(task.recipe, task.pages.read(position))
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+def examine_shard(examination: Examination) -> list[Problem]:
+    """All that is wrong with a shard."""
+    task, finished = examination.task, examination.finished
+    try:
+        with task.path.open("rb") as stream:
+            data = map_file(stream.fileno()) if task.path.stat().st_size else np.zeros(0, np.uint8)
+            intact = hashlib.sha256(data.data).hexdigest() == finished.shard.sha256
+            problems = [] if intact else [_other_bytes(task, finished, len(data))]
+            found, damage = _scan(stream, task.name)
+    except OSError as error:
+        return [Problem(task.name, "", None, f"cannot be read ({error.strerror})")]
+    problems += damage
+    if task.name != finished.shard.name:
+        problems.append(Problem(task.name, "", None, f"the index calls it {finished.shard.name!r}"))
+    if len(finished.rows) != finished.shard.samples:
+        listed = f"the index lists {len(finished.rows)} samples and counts {finished.shard.samples}"
+        problems.append(Problem(task.name, "", None, listed))
+    place = {index: position for position, index in enumerate(task.indices)}
+    in_batch: dict[str, int] = {}
+    for number, (index, stored) in enumerate(finished.rows):
+        position_in_batch = in_batch[stored.key] = in_batch.get(stored.key, -1) + 1
+        if index not in place:
+            problems.append(Problem(task.name, stored.key, None, f"the source has no page {index} any more"))
+            continue
+        if found.get(stored.key) != stored.members:
+            offset = min(stored.members.values(), default=(0, 0))[0]
+            there = "other members" if stored.key in found else "no such key"
+            problems.append(Problem(task.name, stored.key, offset, f"not at its place: the shard has {there}"))
+            continue
+        wanted = not intact or (examination.every > 0 and number % examination.every == 0)
+        page = _Page(task, place[index], stored, position_in_batch, data)
+        problems += page.problems(wanted)
+    return problems
+
+
+def _other_bytes(task: ShardTask, finished: Finished, size: int) -> Problem:
+    expected = finished.shard.bytes
+    if size != expected:
+        return Problem(task.name, "", min(size, expected), f"{size} bytes, and the index says {expected}")
+    return Problem(task.name, "", None, "its sha256 is not that of the index")
+
+
+def _scan(stream: Any, name: str) -> tuple[dict[str, dict[str, tuple[int, int]]], list[Problem]]:
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    try:
+        found.update(scan_tar(stream, name))
+    except DataError as error:
+        return found, [Problem(name, "", None, str(error))]
+    return found, []
+
+
+class _Page:
+    """One sample of a shard beside its page of the source."""
+
+    def __init__(
+        self, task: ShardTask, position: int, stored: StoredSample, in_batch: int, data: NDArray[np.uint8]
+    ) -> None:
+        self._task, self._position, self._stored, self._in_batch, self._data = task, position, stored, in_batch, data
+        self._extensions = task.recipe.extensions(stored.filename)
+
+    def problems(self, recompute: bool) -> list[Problem]:
+        task, stored, entry = self._task, self._stored, self._task.pages.entries[self._position]
+        if entry.filename != stored.filename:
+            return [self._problem("", f"is {stored.filename!r}, and the source has {entry.filename!r} there")]
+        if list(stored.members) != self._extensions:
+            return [self._problem("", f"has {', '.join(stored.members)} instead of {', '.join(self._extensions)}")]
+        found = []
+        if task.pages.annotation_digest(self._position).hex() != stored.annotation:
+            found.append(self._problem("json", f"the source's annotation of {entry.filename} is another"))
+        try:
+            raw = replace(task.pages.read(self._position), index=task.indices[self._position])
+            if content_digest(raw.encoded).hex() != stored.content:
+                return [*found, self._problem(self._extensions[0], f"the source's image {entry.filename} is another")]
+            return found + list(self._compare(raw, recompute))
+        except DataError as error:
+            return [*found, self._problem("", str(error))]
+
+    def _compare(self, raw: Sample, recompute: bool) -> Iterator[Problem]:
+        recipe = self._task.recipe
+        if recipe.kind == RAW:
+            for extension, data in ((self._extensions[0], raw.encoded), ("json", dump(facts_of(recipe, raw)))):
+                yield from self._differences(extension, np.frombuffer(data, np.uint8), self._member(extension))
+            if recipe.maps:
+                yield from self._maps(raw, recompute)
+        elif recompute:
+            parts = take_apart(recipe, raw)
+            yield from self._ready_json(parts.facts, recompute)
+            for name, array in parts.arrays.items():
+                yield from self._array(name, array)
+        else:
+            yield from self._ready_json(facts_of(recipe, raw), recompute)
+
+    def _maps(self, raw: Sample, recompute: bool) -> Iterator[Problem]:
+        page, targets = geometry(self._task.recipe, raw), self._task.recipe.targets
+        stored = BytesIO(self._member("npz").tobytes())
+        try:
+            if read_fingerprint(stored) != maps_fingerprint(page, targets):  # type: ignore[arg-type]
+                yield self._problem("npz", "maps drawn from other polygons, another size or by other code")
+            elif recompute:
+                stored.seek(0)
+                pairs = zip(read_maps(stored)[1], targets(page).maps or (), strict=True)  # type: ignore[arg-type]
+                if not all(np.array_equal(left, right) for left, right in pairs):
+                    yield self._problem("npz", "maps other than those drawn now")
+        except MapError as error:
+            yield self._problem("npz", f"no maps ({error.__cause__})")
+
+    def _ready_json(self, facts: dict[str, Any], recompute: bool) -> Iterator[Problem]:
+        try:
+            stored = json.loads(self._member("json").tobytes())
+            if self._task.recipe.batch:
+                stored = stored[self._in_batch]
+            # Without its pixels nobody knows whether a page had to be rescued.
+            known = facts if recompute else facts | {"recovered": stored["recovered"]}
+            if dump(stored) != dump(known):
+                yield self._problem("json", "its JSON is not what the stages make of the source")
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            yield self._problem("json", f"not the JSON of a ready sample ({error})")
+
+    def _array(self, name: str, expected: NDArray[Any]) -> Iterator[Problem]:
+        extension = self._extensions[ARRAYS.index(name)]
+        array = as_array(self._member(extension), f"{self._task.name}: {self._stored.key}.{extension}")
+        if self._task.recipe.batch:
+            if self._in_batch >= len(array):
+                yield self._problem(extension, f"a batch of {len(array)}, and this is number {self._in_batch}")
+                return
+            array = array[self._in_batch]
+        if (array.dtype, array.shape) != (expected.dtype, expected.shape):
+            yield self._problem(extension, f"{array.dtype} {array.shape}, and not {expected.dtype} {expected.shape}")
+            return
+        yield from self._differences(extension, *(_as_bytes(side) for side in (expected, array)))
+
+    def _differences(self, extension: str, expected: NDArray[np.uint8], found: NDArray[np.uint8]) -> Iterator[Problem]:
+        if len(expected) == len(found) and np.array_equal(expected, found):
+            return
+        shorter = min(len(expected), len(found))
+        different = np.flatnonzero(expected[:shorter] != found[:shorter])
+        first = int(different[0]) if len(different) else shorter
+        start = found.__array_interface__["data"][0] - self._data.__array_interface__["data"][0]
+        what = f"its .{extension} is not what the source gives"
+        yield Problem(self._task.name, self._stored.key, start + first, what)
+
+    def _member(self, extension: str) -> NDArray[np.uint8]:
+        start, size = self._stored.members[extension]
+        return self._data[start : start + size]
+
+    def _problem(self, extension: str, what: str) -> Problem:
+        first = next(iter(self._stored.members.values()), (0, 0))
+        return Problem(self._task.name, self._stored.key, self._stored.members.get(extension, first)[0], what)
+
+
+def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

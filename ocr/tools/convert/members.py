@@ -1,0 +1,204 @@
+"""What is stored of a page: its own bytes, facts as JSON and perhaps maps; or the arrays that training wants."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError
+from ocr.formats.maps import NAMES
+from ocr.formats.shards import ALLOWED, MAX_MEMBER_BYTES, RAW, READY
+from ocr.pipeline.decode import Decode, read_header
+from ocr.pipeline.fingerprint import code_digest, digest, stages_digest
+from ocr.pipeline.record import Cut, to_record
+from ocr.pipeline.sample import Maps, Sample
+from ocr.pipeline.stage import FixedStage
+from ocr.pipeline.targets import Targets, maps_fingerprint
+
+IMAGE_EXTENSIONS = ALLOWED - {"json", "npz", "npy"}
+ARRAYS = ("image", *Maps._fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How pages become members; the same for all shards of a split."""
+
+    kind: str = RAW
+    maps: bool = False
+    batch: int = 0
+    """Ready samples that share their members; 0: none do."""
+    decode: Decode = field(default_factory=Decode)
+    fixed: tuple[FixedStage, ...] = ()
+    targets: Targets = field(default_factory=Targets)
+
+    @property
+    def stages(self) -> str:
+        """What the index tells of the stages: by it a reader knows that ready samples are those it wants."""
+        return stages_digest((self.decode, *self.fixed, self.targets)) if self.kind == READY else ""
+
+    def digest(self) -> str:
+        """Of all that the members of a page depend on, beside the page."""
+        stages = stages_digest((self.decode, *self.fixed, self.targets))
+        return digest(
+            f"{self.kind} {self.maps} {self.batch} {zlib.ZLIB_RUNTIME_VERSION}", code_digest(__name__), stages
+        )
+
+    def extensions(self, filename: str) -> list[str]:
+        """Of the members of a page, in their order."""
+        if self.kind == RAW:
+            return [image_extension(filename), "json", *["npz"] * self.maps]
+        return [f"{name}{'s' * bool(self.batch)}.npy" for name in ARRAYS] + ["json"]
+
+
+class Parts(NamedTuple):
+    """A page in parts, before they are put into members."""
+
+    facts: dict[str, Any]
+    blobs: dict[str, bytes]
+    """Raw samples: extension and bytes of the image and of the maps."""
+    arrays: dict[str, NDArray[Any]]
+    """Ready samples: what a cache would hold."""
+
+
+def take_apart(recipe: Recipe, raw: Sample) -> Parts:
+    """All that is stored of a page; a DataError where the page is bad, a StageError where a stage fails on it."""
+    try:
+        return _ready_parts(recipe, raw) if recipe.kind == READY else _raw_parts(recipe, raw)
+    except (GlyphFeedError, MemoryError):
+        raise
+    except Exception as error:
+        raise StageError(f"{raw.filename} (sample {raw.index}): {type(error).__name__}: {error}") from error
+
+
+def facts_of(recipe: Recipe, raw: Sample) -> dict[str, Any]:
+    """What the JSON of a page says; of a ready one without the pixels, so that `recovered` is not known."""
+    if recipe.kind == READY:
+        return _ready_facts(geometry(recipe, raw))
+    header = read_header(raw.encoded, raw.path, recipe.decode.max_pixels)
+    return _facts(raw, header.raw_size, header.orientation)
+
+
+def geometry(recipe: Recipe, raw: Sample) -> Sample:
+    """The page at the cut. Where the letterbox comes first, its pixels are not needed and not decoded."""
+    page = recipe.decode(raw) if recipe.decode.needed_side is None else recipe.decode.measure(raw)
+    for stage in recipe.fixed:
+        page = stage(page)
+    return page
+
+
+def put_together(recipe: Recipe, pages: Sequence[Parts]) -> dict[str, bytes]:
+    """The members of one page, or of the pages of a batch."""
+    if not recipe.batch:
+        (page,) = pages
+        arrays = {f"{name}.npy": array for name, array in page.arrays.items()}
+        members = page.blobs | {name: _npy(array) for name, array in arrays.items()} | {"json": dump(page.facts)}
+    else:
+        members = {f"{name}s.npy": _npy(_stack(pages, name)) for name in ARRAYS}
+        members["json"] = dump([page.facts for page in pages])
+    largest = max(members, key=lambda name: len(members[name]))
+    if len(members[largest]) > MAX_MEMBER_BYTES:
+        first = pages[0].facts["filename"]
+        raise DataError(
+            f"{first}: its .{largest} has {len(members[largest])} bytes, and no more than {MAX_MEMBER_BYTES} are read "
+            "back. Lower ready_batches (--ready-batches), or leave the page out"
+        )
+    return {name: members[name] for name in recipe.extensions(pages[0].facts["filename"])}
+
+
+def dump(facts: Any) -> bytes:
+    """JSON: the same facts, the same bytes."""
+    return json.dumps(facts, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def image_extension(filename: str) -> str:
+    """The extension of an image in a shard; a ConfigError where readers would pass over it.
+
+    >>> image_extension("2024/Receipt.1.JPG")
+    'jpg'
+    """
+    extension = PurePosixPath(filename).suffix.lower().removeprefix(".")
+    if extension not in IMAGE_EXTENSIONS:
+        known = ", ".join(sorted(IMAGE_EXTENSIONS))
+        raise ConfigError(f"{filename!r}: no image that a shard may hold ({known}). Rename it, or leave it out")
+    return extension
+
+
+def pack_maps(maps: Maps, fingerprint: str) -> bytes:
+    """The compressed file that `ocr.formats.maps` would write: 27 kB a page of 640x640."""
+    arrays = {name: array[None] for name, array in zip(NAMES, maps, strict=True)}
+    arrays["prob_map"] = arrays["prob_map"].astype(np.uint8)
+    stream = BytesIO()
+    np.savez_compressed(stream, fingerprint=np.array(fingerprint), **arrays)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def _raw_parts(recipe: Recipe, raw: Sample) -> Parts:
+    blobs = {image_extension(raw.filename): raw.encoded}
+    facts = facts_of(recipe, raw)
+    if recipe.maps:
+        page = recipe.targets(geometry(recipe, raw))
+        assert page.maps is not None
+        blobs["npz"] = pack_maps(page.maps, maps_fingerprint(page, recipe.targets))
+    return Parts(facts, blobs, {})
+
+
+def _ready_parts(recipe: Recipe, raw: Sample) -> Parts:
+    page = recipe.decode(raw)
+    for stage in recipe.fixed:
+        page = stage(page)
+    if page.image.dtype != np.uint8:
+        raise ConfigError(
+            f"ready (--ready) keeps pages as bytes, and a transform makes {page.image.dtype} of {raw.filename}: put "
+            "the normalisation at the end of the transforms"
+        )
+    record = to_record(recipe.targets(page), Cut(page=True, maps=True))
+    return Parts(_ready_facts(page), {}, record.arrays)
+
+
+def _ready_facts(page: Sample) -> dict[str, Any]:
+    return _facts(page, page.raw_size, page.orientation) | {
+        "inverse_matrix": page.inverse_matrix.astype(np.float64).reshape(-1).tolist(),
+        "shape": list(page.shape),
+        "polygon_frame": page.polygon_frame,
+        "recovered": page.recovered,
+        "dropped_polygons": page.dropped_polygons,
+    }
+
+
+def _facts(page: Sample, raw_size: tuple[int, int], orientation: int) -> dict[str, Any]:
+    polygons = page.polygons
+    return {
+        "filename": page.filename,
+        "annotated": page.annotated,
+        "polygons": [polygon.tolist() for polygon in polygons],
+        "ignore": polygons.ignore.tolist(),
+        "texts": list(polygons.texts),
+        "size": list(page.claimed_size) if page.claimed_size else None,
+        "raw_size": list(raw_size),
+        "orientation": orientation,
+    }
+
+
+def _stack(pages: Sequence[Parts], name: str) -> NDArray[Any]:
+    first = pages[0].arrays[name].shape
+    for page in pages:
+        if page.arrays[name].shape != first:
+            raise DataError(
+                f"{page.facts['filename']}: {name} of {page.arrays[name].shape} in a batch of {first}. Batches need "
+                "pages of one size: put a Letterbox into the transforms, or leave out ready_batches (--ready-batches)"
+            )
+    return np.stack([page.arrays[name] for page in pages])
+
+
+def _npy(array: NDArray[Any]) -> bytes:
+    stream = BytesIO()
+    np.lib.format.write_array(stream, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+    return stream.getvalue()

@@ -1,0 +1,145 @@
+"""Which samples go into which shard: known before anything is written, and a function of the source alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ocr.datasets import OCRDataset
+from ocr.errors import ConfigError, DataError
+from ocr.formats.shards import KEY_DIGITS, RAW, READY, shard_name
+from ocr.pipeline.decode import Decode
+from ocr.pipeline.order import epoch_order
+from ocr.pipeline.source import FolderSource
+from ocr.tools.convert.members import Recipe, image_extension, take_apart
+from ocr.tools.convert.settings import ConvertSettings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardTask:
+    """All that writing a shard depends on; plain data, so that any process on any machine can do it."""
+
+    out: Path
+    split: str
+    number: int
+    pages: FolderSource
+    """Those of this shard, in its order."""
+    indices: tuple[int, ...]
+    """Where these pages are in the order of the split."""
+    recipe: Recipe
+    recipe_digest: str
+    on_bad_sample: str
+
+    @property
+    def name(self) -> str:
+        return shard_name(self.split, self.number)
+
+    @property
+    def path(self) -> Path:
+        return self.out / self.name
+
+    def groups(self) -> Iterator[range]:
+        """Pages that share their members, as positions in `pages`."""
+        step = self.recipe.batch or 1
+        return (range(start, min(start + step, len(self.indices))) for start in range(0, len(self.indices), step))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """The shards of a split."""
+
+    split: str
+    out: Path
+    source: FolderSource
+    recipe: Recipe
+    on_bad_sample: str
+    shards: tuple[tuple[int, ...], ...]
+    """Samples of each, by their place in the order of the split."""
+
+    def tasks(self) -> list[ShardTask]:
+        """One a shard."""
+        digest = self.recipe.digest()
+        return [self.task(number, indices, digest) for number, indices in enumerate(self.shards)]
+
+    def task(self, number: int, indices: Sequence[int], recipe_digest: str = "") -> ShardTask:
+        """A shard of these samples."""
+        entries = tuple(self.source.entries[index] for index in indices)
+        pages = FolderSource(self.source.folder, entries, self.source.annotated, {})
+        return ShardTask(
+            self.out, self.split, number, pages, tuple(indices), self.recipe, recipe_digest, self.on_bad_sample
+        )
+
+
+def make_plan(dataset: OCRDataset, split: str, out: Path, settings: ConvertSettings) -> Plan:
+    """Check what can be checked before anything is written, and cut the split into shards."""
+    if not split or split.startswith(".") or "/" in split or "\\" in split:
+        raise ConfigError(f"split {split!r} (--split) cannot begin the name of a file: {split}-000000.tar")
+    source = absolute_source(dataset)
+    for entry in source.entries:
+        image_extension(entry.filename)
+    recipe = make_recipe(dataset, *settings.form)
+    count, seed = len(source), settings.shuffle_seed
+    order = epoch_order(count, seed or 0, 0, shuffle=seed is not None).tolist()
+    shards = cut_into_shards(order, _sizes(recipe, source, dataset.on_bad_sample), settings, recipe.batch or 1)
+    return Plan(split, out.absolute(), source, recipe, dataset.on_bad_sample, shards)
+
+
+def make_recipe(dataset: OCRDataset, kind: str, maps: bool, batch: int) -> Recipe:
+    """The stages of a dataset, as far as its shards depend on them."""
+    if kind == RAW and not maps:
+        return Recipe(decode=Decode(max_pixels=dataset.decode.max_pixels))
+    return Recipe(kind, maps, batch, dataset.decode, dataset.transform.fixed, dataset.targets)
+
+
+def absolute_source(dataset: OCRDataset) -> FolderSource:
+    """The pages of a dataset under a path that is right in any folder."""
+    return replace(dataset.source, folder=dataset.source.folder.absolute())
+
+
+def cut_into_shards(
+    order: Sequence[int], sizes: Sequence[int], settings: ConvertSettings, group: int
+) -> tuple[tuple[int, ...], ...]:
+    """Fill one shard after the other up to its limits; each takes a group at least."""
+    shards: list[tuple[int, ...]] = []
+    current: list[int] = []
+    taken_bytes = 0
+    for start in range(0, len(order), group):
+        members = order[start : start + group]
+        size = sum(sizes[index] for index in members)
+        too_many = len(current) + len(members) > settings.most_samples
+        if current and (too_many or taken_bytes + size > settings.most_bytes):
+            shards.append(tuple(current))
+            current, taken_bytes = [], 0
+        current += members
+        taken_bytes += size
+    return (*shards, tuple(current))
+
+
+def key_of(index: int) -> str:
+    """The key of a sample.
+
+    >>> key_of(42)
+    '00000042'
+    """
+    return f"{index:0{KEY_DIGITS}d}"
+
+
+def _sizes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> list[int]:
+    """Bytes that each page will take: those of its file, or those of the first page that is ready."""
+    if recipe.kind == READY:
+        return [_ready_bytes(recipe, source, on_bad_sample)] * len(source)
+    signatures = (source.signature(index) for index in range(len(source)))
+    return [signature.size if signature else 0 for signature in signatures]
+
+
+def _ready_bytes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> int:
+    for index in range(len(source)):
+        try:
+            parts = take_apart(recipe, source.read(index))
+        except DataError:
+            if on_bad_sample == "raise":
+                raise
+        else:
+            return sum(array.nbytes for array in parts.arrays.values())
+    return 0

@@ -1,0 +1,112 @@
+"""Convert and verify several splits, and tell how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ocr.datasets import OCRDataset
+from ocr.errors import ConfigError
+from ocr.tools.cache.report import PLAIN, in_bytes
+from ocr.tools.convert.convert import Converted, convert_split
+from ocr.tools.convert.examine import Problem
+from ocr.tools.convert.finished import index_path
+from ocr.tools.convert.plan import make_plan
+from ocr.tools.convert.settings import ConvertSettings
+from ocr.tools.convert.verify import Verified, verify_split
+from ocr.tools.engine import started
+
+MOST_OF_A_FILE = 10
+"""Problems of one file that are shown; swapped shards have one for each of their pages."""
+INTERRUPTED = "interrupted: every shard written so far is whole; the same command goes on with the rest"
+
+
+def convert(datasets: Mapping[str, OCRDataset], out: str | Path, settings: ConvertSettings) -> int:
+    """Write the shards of every split into a folder; the exit status, 1 where verifying finds something wrong.
+
+    With `verify` a split whose index is there is only read; one that is not finished is finished first.
+    """
+    folder, console = _local_folder(out), Console()
+    there = {split for split in datasets if settings.verify and index_path(folder, split).exists()}
+    plans = {split: make_plan(datasets[split], split, folder, settings) for split in datasets if split not in there}
+    with started(settings.engine, settings.workers):
+        converted = [convert_split(plan, settings) for plan in plans.values()]
+        if converted:
+            print_converted(converted, folder, console)
+        if not settings.verify:
+            return 0
+        verified = [verify_split(dataset, split, folder, settings) for split, dataset in datasets.items()]
+    print_verified(verified, console)
+    return int(any(one.problems for one in verified))
+
+
+def print_converted(converted: Sequence[Converted], out: Path, console: Console) -> None:
+    """One row a split, and the pages that were left out."""
+    table = _table("split", "kind", "pages", "shards", "size", "written", "kept", "left out", "time")
+    for one in converted:
+        counts = (len(one.index.samples), len(one.index.shards), in_bytes(one.bytes), one.written, one.kept)
+        row = (escape(one.index.split), one.index.kind, *counts, len(one.skipped), f"{one.seconds:.1f} s")
+        table.add_row(*map(str, row))
+    console.print(table)
+    console.print(f"shards in {escape(str(out))}", **PLAIN)
+    for one in converted:
+        if not one.written:
+            console.print(f"{escape(one.index.split)}: nothing to do, every shard is what its source gives", **PLAIN)
+        _print_left_out(one.skipped, console)
+
+
+def print_verified(verified: Sequence[Verified], console: Console) -> None:
+    """One row a split, and below it what is wrong: file, key, offset."""
+    table = _table("verified", "shards", "pages", "size", "left out", "wrong")
+    for one in verified:
+        counts = (one.shards, one.pages, in_bytes(one.bytes), len(one.left_out), len(one.problems))
+        table.add_row(escape(one.split), *map(str, counts))
+    console.print(table)
+    for one in verified:
+        _print_left_out(one.left_out, console)
+        _print_problems(one.problems, console)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in ("split", "kind", "verified") else "right", no_wrap=True)
+    return table
+
+
+def _print_problems(problems: Sequence[Problem], console: Console) -> None:
+    by_file: dict[str, list[Problem]] = {}
+    for problem in problems:
+        by_file.setdefault(problem.file, []).append(problem)
+    for found in by_file.values():
+        for file, key, offset, what in found[:MOST_OF_A_FILE]:
+            place = file + (f" {key}" if key else "") + (f" at offset {offset}" if offset is not None else "")
+            console.print(f"[red]{_shown(place)}[/]: {_shown(what)}", **PLAIN)
+        if len(found) > MOST_OF_A_FILE:
+            console.print(f"[red]{escape(found[0].file)}[/]: and {len(found) - MOST_OF_A_FILE} more", **PLAIN)
+    if problems:
+        console.print("Shards that are wrong are written anew by the same command without --verify", **PLAIN)
+
+
+def _print_left_out(skipped: Mapping[str, str], console: Console) -> None:
+    for name, reason in skipped.items():
+        console.print(f"[yellow]left out {_shown(name)}[/]: {_shown(reason)}", **PLAIN)
+
+
+def _shown(text: str) -> str:
+    """File names need not be UTF-8, and a terminal takes nothing else."""
+    return escape(text.encode("utf-8", "backslashreplace").decode())
+
+
+def _local_folder(out: str | Path) -> Path:
+    if "://" in str(out):
+        raise ConfigError(f"{out} is not a local folder. Convert into one, then upload it: aws s3 sync FOLDER {out}")
+    folder = Path(out).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file. Give a folder for the shards")
+    return folder.absolute()

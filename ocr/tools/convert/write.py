@@ -1,0 +1,103 @@
+"""Write one shard: a function of its task and nothing else, whoever runs it and however often."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from dataclasses import replace
+from typing import IO, cast
+
+from ocr.atomic import replacing
+from ocr.errors import ConfigError, DataError
+from ocr.formats.shards import Shard, StoredSample, end_tar, write_member
+from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.layout import UNKNOWN, Signature
+from ocr.tools.convert.finished import Finished, Row, file_signature, write_done
+from ocr.tools.convert.members import Parts, put_together, take_apart
+from ocr.tools.convert.plan import ShardTask, key_of
+
+
+class HashedStream:
+    """Counts and hashes what is written."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._hashed = hashlib.sha256()
+        self._count = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._hashed.update(data)
+        self._count += len(data)
+        return self._stream.write(data)
+
+    def tell(self) -> int:
+        return self._count
+
+    def sha256(self) -> str:
+        return self._hashed.hexdigest()
+
+
+class _Writer:
+    """A shard on its way to the disk."""
+
+    def __init__(self, task: ShardTask, stream: HashedStream) -> None:
+        self._task = task
+        self._stream = stream
+        self.rows: list[Row] = []
+        self.skipped: dict[str, str] = {}
+        self.seen: dict[int, Signature] = {}
+
+    def write(self) -> None:
+        for group in self._task.groups():
+            pages = [(position, *made) for position in group if (made := self._make(position)) is not None]
+            if pages:
+                self._write_group(pages)
+        end_tar(cast(IO[bytes], self._stream))
+
+    def _make(self, position: int) -> tuple[str, Parts] | None:
+        task, index = self._task, self._task.indices[position]
+        # Before it is read: a file that changes meanwhile no longer has this signature.
+        signature = task.pages.signature(position)
+        self.seen[index] = signature.settled() if signature else UNKNOWN
+        try:
+            raw = replace(task.pages.read(position), index=index)
+            return content_digest(raw.encoded).hex(), take_apart(task.recipe, raw)
+        except DataError as error:
+            if task.on_bad_sample == "raise":
+                raise
+            self.skipped[task.pages.entries[position].filename] = str(error)
+            return None
+
+    def _write_group(self, pages: list[tuple[int, str, Parts]]) -> None:
+        task = self._task
+        key = key_of(task.indices[pages[0][0]])
+        members = put_together(task.recipe, [parts for _, _, parts in pages])
+        stream = cast(IO[bytes], self._stream)
+        places = {extension: write_member(stream, f"{key}.{extension}", data) for extension, data in members.items()}
+        for position, content, _ in pages:
+            name, annotation = task.pages.entries[position].filename, task.pages.annotation_digest(position).hex()
+            stored = StoredSample(key, name, task.number, places, content, annotation)
+            self.rows.append(Row(task.indices[position], stored))
+
+
+def write_shard(task: ShardTask) -> Finished:
+    """Write a shard aside, put it into place, and vouch for it."""
+    if task.recipe.digest() != task.recipe_digest:
+        raise ConfigError(
+            f"{platform.node()} has other code or other versions of libraries than the machine that began the "
+            "conversion: its shards would differ. Install the same on all machines"
+        )
+    with replacing(task.path) as stream:
+        hashed = HashedStream(stream)
+        writer = _Writer(task, hashed)
+        writer.write()
+        stream.flush()
+        # What vouches for the shard must not reach the disk before the shard does.
+        os.fsync(stream.fileno())
+    shard = Shard(task.name, hashed.tell(), hashed.sha256(), len(writer.rows))
+    signature = file_signature(task.path)
+    rows = tuple(writer.rows)
+    finished = Finished(shard, rows, writer.skipped, task.recipe_digest, signature, writer.seen)
+    write_done(task.path, finished)
+    return finished
