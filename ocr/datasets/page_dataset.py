@@ -21,7 +21,7 @@ from torch.utils.data import Dataset
 from ocr.datasets.cut import choose_cut
 from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_names
-from ocr.pipeline.batch import LISTED, STACKED, Batch, Item, listed, lists, stacked, to_item
+from ocr.pipeline.batch import LISTED, STACKED, Batch, Item, as_batch, listed, to_item
 from ocr.pipeline.cache import Cache
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.device import Normalize
@@ -121,8 +121,7 @@ class PageDataset(Dataset[Item | None]):
         kept = self.cache.view(indices) if self.cache is not None and self._holds_batches else None
         if kept is None:
             return None
-        arrays, samples = kept
-        return stacked(arrays) | lists([listed(sample) for sample in samples]), rows_of(samples)
+        return as_batch(*kept), rows_of(kept[1])
 
     def keep(self, index: int) -> str:
         """See that the cache holds a sample: "hit", "miss" or "invalid" as it was, "" where the page is skipped."""
@@ -196,7 +195,7 @@ class PageDataset(Dataset[Item | None]):
 
     def _augmented(self, index: int) -> Sample:
         """A page after the random stages; its maps are there only if they were cached and still fit."""
-        rng = sample_generator(self.seed, self.epoch, index)
+        rng = sample_generator(self.seed, self.epoch, self.source.number(index))
         return run(self.transform.random, self._at_cut(index), rng)
 
     def _at_cut(self, index: int) -> Sample:

@@ -60,6 +60,13 @@ class Storage:
         found: bytes | None = self._again(load, url)
         return found
 
+    def exists(self, url: str) -> bool:
+        """Whether a file is there."""
+        if not is_remote(url):
+            return Path(url.removeprefix("file://")).exists()
+        system, path_there = _file_system(url)
+        return bool(self._again(lambda: system.exists(path_there), url))
+
     def _present(self, path: Path, size: int | None) -> Path:
         try:
             there = path.stat().st_size

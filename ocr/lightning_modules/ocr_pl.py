@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ocr.datasets.data_module import OCRDataModule
-from ocr.errors import DataError
+from ocr.errors import ConfigError, DataError
 from ocr.evaluation import CLEvalMetric, HmeanIoU
 from ocr.evaluation.boxes import BoxesFromMap, BoxPool, Detections
 from ocr.geometry.polygons import Polygons
@@ -124,8 +124,16 @@ class OCRPLModule(lightning.LightningModule):
         if trainer.max_steps > 0 or not isinstance(data, OCRDataModule):
             return int(trainer.estimated_stepping_batches)
         # Lightning's own estimate opens the loader before it knows where a resumed run stopped.
-        batches, limit = len(data.loader("train")), trainer.limit_train_batches
-        batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+        batches, limit = data.loader("train").batches, trainer.limit_train_batches
+        if batches is None and not isinstance(limit, int):
+            raise ConfigError(
+                "schedule: nobody knows how many pages are in shards without an index. Give the batches of an epoch, "
+                "trainer.limit_train_batches=N, or all steps, trainer.max_steps=N"
+            )
+        if isinstance(limit, int):
+            batches = limit if batches is None else min(batches, limit)
+        else:
+            batches = int((batches or 0) * limit)
         return math.ceil(batches / trainer.accumulate_grad_batches) * int(trainer.max_epochs or 1)
 
     def _score(self, keep: int) -> None:

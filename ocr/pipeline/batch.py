@@ -82,6 +82,11 @@ def lists(items: Sequence[Item]) -> Batch:
     return {name: [item.get(name) for item in items] for name in LISTED}
 
 
+def as_batch(arrays: Mapping[str, NDArray[Any]], samples: Sequence[Sample]) -> Batch:
+    """A batch over arrays that are there already, and the samples that they belong to."""
+    return stacked(arrays) | lists([listed(sample) for sample in samples])
+
+
 def image_tensor(image_hwc: NDArray[Any], normalize: Normalize | None) -> torch.Tensor:
     """(3, H, W): float32 where normalised, otherwise a view of the page as it is."""
     if normalize is not None and image_hwc.dtype == np.uint8:

@@ -11,9 +11,11 @@ from torch.utils.data import DataLoader
 
 from ocr.errors import ConfigError, near_names
 from ocr.pipeline.batch import Batch, Item, collate, same_maps
-from ocr.pipeline.crew import BatchMaker, Crew, Pending
+from ocr.pipeline.batch_maker import BatchMaker, Pending
+from ocr.pipeline.crew import Crew
 from ocr.pipeline.device import Arrival
 from ocr.pipeline.order import EpochBatches
+from ocr.pipeline.stream_order import StreamBatches
 from ocr.pipeline.targets import Targets
 
 ENGINES = ("threads", "processes")
@@ -56,16 +58,21 @@ class Loader:
                 raise ConfigError(f"data.{name}={value!r} must be a whole number, {least} or more")
         here = torch.distributed.is_available() and torch.distributed.is_initialized()
         self.dataset, self.engine, self.num_workers, self.batches_ahead = dataset, engine, num_workers, batches_ahead
-        self.batch_sampler = EpochBatches(
-            len(dataset),
-            batch_size,
-            shuffle=shuffle,
-            drop_last=drop_last,
-            seed=seed,
-            rank=rank if rank is not None else torch.distributed.get_rank() if here else 0,
-            ranks=ranks if ranks is not None else torch.distributed.get_world_size() if here else 1,
-            order=getattr(dataset, "epoch_order", None),
-        )
+        order: dict[str, Any] = {
+            "shuffle": shuffle,
+            "drop_last": drop_last,
+            "seed": seed,
+            "rank": rank if rank is not None else torch.distributed.get_rank() if here else 0,
+            "ranks": ranks if ranks is not None else torch.distributed.get_world_size() if here else 1,
+        }
+        self.batch_sampler: EpochBatches | StreamBatches
+        if hasattr(dataset, "handles"):
+            if engine == "processes":
+                raise ConfigError("data.engine=processes: shards without an index are streamed to threads only")
+            self.batch_sampler = StreamBatches(dataset.handles, batch_size, forget=dataset.forget, **order)
+        else:
+            own_order = getattr(dataset, "epoch_order", None)
+            self.batch_sampler = EpochBatches(len(dataset), batch_size, order=own_order, **order)
         self._collate, self._settings = collate_fn, settings
         arrival = Arrival(dataset.transform.normalization, device) if device is not None else None
         self._arrival = arrival
@@ -78,8 +85,13 @@ class Loader:
         """Samples a batch, on this rank."""
         return self.batch_sampler.batch_size
 
+    @property
+    def batches(self) -> int | None:
+        """How many an epoch has; None where nobody knows."""
+        return len(self.batch_sampler) if isinstance(self.batch_sampler, EpochBatches) else None
+
     def __len__(self) -> int:
-        return len(self.batch_sampler)
+        return len(self.batch_sampler)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Batch | None]:
         batches = self.batch_sampler
@@ -103,7 +115,8 @@ class Loader:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go on with the batch after those of the state, with any number of workers."""
         self.batch_sampler.epoch = state["epoch"]
-        self.batch_sampler.first_batch = state["batches"] % len(self.batch_sampler)
+        done, batches = state["batches"], self.batches
+        self.batch_sampler.first_batch = done if batches is None else done % batches
 
     def __repr__(self) -> str:
         shown = f"batch_size={self.batch_size}, num_workers={self.num_workers}, engine={self.engine!r}"
@@ -114,25 +127,34 @@ class Loader:
             yield from self._from_threads()
             return
         batches = self._from_processes() if self.engine == "processes" else self._from_here()
+        last = self.batches
         with closing(batches):
             for done, batch in enumerate(batches, self._done + 1):
                 # Not behind the loop: who knows the number of batches does not ask for one more.
-                if done == len(self):
+                if done == last:
                     self._maker.end_pass()
                 yield batch
 
     def _from_threads(self) -> Iterator[Batch | None]:
-        plan = list(self.batch_sampler)
-        following = None if self.batch_sampler.shuffle else self.batch_sampler.first
-        crew = Crew(plan, self._maker, self.num_workers, self.batches_ahead, REPORT_SECONDS, following)
+        batches = self.batch_sampler
+        following = batches.first if isinstance(batches, EpochBatches) and not batches.shuffle else None
+        crew = Crew(self._plan(), self._maker, self.num_workers, self.batches_ahead, REPORT_SECONDS, following)
         try:
-            for _ in plan:
-                yield crew.take()
+            yield from crew.batches()
         finally:
             crew.close()
 
+    def _plan(self) -> Iterator[list[int]]:
+        """The samples of each batch; a dataset that fetches them hears of all."""
+        if not isinstance(self.batch_sampler, EpochBatches):
+            return iter(self.batch_sampler)
+        plan = list(self.batch_sampler)
+        if hasattr(self.dataset, "expect"):
+            self.dataset.expect(plan)
+        return iter(plan)
+
     def _from_here(self) -> Generator[Batch | None]:
-        for indices in self.batch_sampler:
+        for indices in self._plan():
             pending = Pending(indices)
             if not self._maker.begin(pending):
                 for position in range(len(indices)):
@@ -150,6 +172,7 @@ class Loader:
                 collate_fn=function,
                 **settings,
             )
+        self._plan()
         passed = iter(self._processes)
         try:
             for batch in passed:

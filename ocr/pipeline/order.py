@@ -31,10 +31,12 @@ def shard_order(shard_of: NDArray[np.int64], seed: int, epoch: int, buffer: int)
     [0, 1, 2, 3, 4]
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, epoch))))
+    by_shard = np.argsort(shard_of, kind="stable")
+    ends = np.cumsum(np.bincount(shard_of))
     groups: list[NDArray[np.int64]] = []
     group: list[NDArray[np.int64]] = []
-    for shard in rng.permutation(int(shard_of.max()) + 1):
-        group.append(np.flatnonzero(shard_of == shard))
+    for shard in rng.permutation(len(ends)).tolist():
+        group.append(by_shard[ends[shard - 1] if shard else 0 : ends[shard]])
         if sum(map(len, group)) >= buffer:
             groups.append(rng.permutation(np.concatenate(group)))
             group = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -62,6 +62,14 @@ class Record(NamedTuple):
             hashed.update(part.data)
         # Never 0, which stands for "not known", and within what a signed number holds.
         return hashed.intdigest() >> 1 | 1
+
+
+def arrays_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Tells a flipped bit in the arrays of a sample, in their order."""
+    hashed = xxhash.xxh3_64()
+    for array in arrays.values():
+        hashed.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return hashed.hexdigest()
 
 
 def is_interleaved(array: NDArray[Any]) -> bool:

@@ -3,63 +3,48 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.errors import AnnotationError, ConfigError, DataError, ImageError
-from ocr.formats.shards import (
-    KEY_DIGITS,
-    RAW,
-    READY,
-    Shard,
-    ShardIndex,
-    StoredSample,
-    image_extension,
-    index_name,
-    scan_tar,
-)
-from ocr.formats.storage import Storage, expand, is_remote
+from ocr.errors import AnnotationError, DataError, ImageError
+from ocr.formats.shards import KEY_DIGITS, RAW, ShardIndex, StoredSample, image_extension
+from ocr.formats.storage import Storage
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.layout import Signature
-from ocr.pipeline.mapping import map_file
+from ocr.pipeline.order import are_neighbours
+from ocr.pipeline.record import arrays_digest
 from ocr.pipeline.sample import Maps, Sample
+from ocr.pipeline.shard_files import ShardFiles
 from ocr.pipeline.source import NO_POLYGONS, annotation_digest
 
 _SIXTY_BITS = (1 << 60) - 1
+ARRAYS = ("image", *Maps._fields)
 
 
 class ShardSource:
     """The pages of tar shards with an index, in the order of their source, read at random."""
 
-    def __init__(self, index: ShardIndex, urls: Sequence[str], storage: Storage) -> None:
+    def __init__(self, index: ShardIndex, urls: Sequence[str], storage: Storage, first_number: int = 0) -> None:
+        """`first_number` is that of the first sample, where keys do not tell."""
         samples = index.samples
-        if all(len(sample.key) == KEY_DIGITS and sample.key.isdigit() for sample in samples):
+        self._first_number = first_number
+        self._has_own_keys = all(len(sample.key) == KEY_DIGITS and sample.key.isdigit() for sample in samples)
+        if self._has_own_keys:
             # Our own keys are numbers in the order of the source, whatever order the shards are in.
             samples = tuple(sorted(samples, key=lambda sample: sample.key))
         self.index = replace(index, samples=samples)
-        self.urls, self.storage = list(urls), storage
+        self.urls = list(urls)
         self.skipped: dict[str, str] = {}
-        self._forget()
-
-    def _forget(self) -> None:
-        self._mapped: dict[int, NDArray[np.uint8]] = {}
-        self._locks = [threading.Lock() for _ in self.urls]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: vars(self)[name] for name in ("index", "urls", "storage", "skipped")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._forget()
+        self.files = ShardFiles(self.urls, index.shards, storage)
+        self._proven = np.zeros(len(samples), dtype=bool)
+        self._listed: tuple[str, list[dict[str, Any]]] = ("", [])
 
     def __len__(self) -> int:
         return len(self.index.samples)
@@ -87,6 +72,12 @@ class ShardSource:
         """The shard of each sample, for an order that goes from shard to shard."""
         return np.array([sample.shard for sample in self.index.samples], dtype=np.int64)
 
+    def number(self, index: int) -> int:
+        """The place of a sample in the source, so that a part of its shards gives a part of its samples."""
+        if not self._has_own_keys:
+            return self._first_number + index
+        return int(self.index.samples[index].key) + (self._positions[index] if self.holds_batches else 0)
+
     def entry(self, index: int) -> Sample:
         stored = self.index.samples[index]
         return Sample(
@@ -108,22 +99,58 @@ class ShardSource:
         claimed, polygons = _size(annotation), pack(annotation)
         if stored.annotation and annotation_digest(polygons, claimed, self.annotated).hex() != stored.annotation:
             raise AnnotationError(f"{self._where(stored, 'json')}: not the annotation that was stored")
-        return replace(self.entry(index), polygons=polygons, claimed_size=claimed, encoded=encoded)
+        page = replace(self.entry(index), polygons=polygons, claimed_size=claimed, encoded=encoded)
+        return page if self.index.source else replace(page, filename=_name(annotation, page.filename))
 
     def _read_ready(self, index: int) -> Sample:
         stored, noted = self.index.samples[index], self.annotation(index)
-        arrays = {name: self._array(stored, name, index) for name in ("image", *Maps._fields)}
+        arrays = {name: self._array(stored, name, index) for name in ARRAYS}
+        self._prove(index, noted, arrays)
+        return replace(self._ready_page(index, noted), image=arrays.pop("image"), maps=Maps(**arrays))
+
+    def _ready_page(self, index: int, noted: dict[str, Any]) -> Sample:
+        """All of a ready sample but its arrays."""
         return replace(
             self.entry(index),
             polygons=pack(noted),
-            image=arrays.pop("image"),
-            maps=Maps(**arrays),
             map_source="stored",
             inverse_matrix=np.array(noted["inverse_matrix"], dtype=np.float64).reshape(3, 3),
             shape=tuple(noted["shape"]),
             raw_size=tuple(noted["raw_size"]),
             **{name: noted[name] for name in ("orientation", "polygon_frame", "recovered", "dropped_polygons")},
         )
+
+    def view(self, indices: Sequence[int]) -> tuple[dict[str, NDArray[Any]], list[Sample]] | None:
+        """Samples that are a ready batch, or a piece of one, as one array a column, nothing copied."""
+        stored = self.index.samples[indices[0]]
+        is_one = self.holds_batches and are_neighbours(indices) and self.index.samples[indices[-1]].key == stored.key
+        if not is_one:
+            return None
+        noted = [self.annotation(index) for index in indices]
+        for index, facts in zip(indices, noted, strict=True):
+            if not self._proven[index]:
+                self._prove(index, facts, {name: self._array(stored, name, index) for name in ARRAYS})
+        arrays = {}
+        for name in ARRAYS:
+            window = self.files.window(stored.shard, *stored.members[f"{name}s.npy"])
+            if window is None:
+                return None
+            batch = as_array(window, self._where(stored, f"{name}s.npy"))
+            arrays[name] = batch[self._positions[indices[0]] : self._positions[indices[-1]] + 1]
+        return arrays, [self._ready_page(*pair) for pair in zip(indices, noted, strict=True)]
+
+    @cached_property
+    def holds_batches(self) -> bool:
+        """Whether several ready samples share their arrays."""
+        return self.is_ready and bool(self.index.samples) and f"{ARRAYS[0]}s.npy" in self.index.samples[0].members
+
+    def _prove(self, index: int, noted: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """The arrays are those that were stored; once a run."""
+        if not self._proven[index] and noted.get("arrays", "") not in ("", arrays_digest(arrays)):
+            stored = self.index.samples[index]
+            first = next(iter(stored.members))
+            raise DataError(f"{self._where(stored, first)}: not the arrays that were stored. Fetch or convert it anew")
+        self._proven[index] = True
 
     @cached_property
     def _positions(self) -> list[int]:
@@ -146,11 +173,17 @@ class ShardSource:
     def annotation(self, index: int) -> dict[str, Any]:
         """The JSON of a sample."""
         stored = self.index.samples[index]
+        key, batch = self._listed
         try:
+            if key == stored.key:
+                return batch[self._positions[index]]
             found: Any = json.loads(self._member(stored, "json").tobytes())
-            noted: dict[str, Any] = found[self._positions[index]] if isinstance(found, list) else found
+            if isinstance(found, list):
+                self._listed = stored.key, found
+                found = found[self._positions[index]]
+            noted: dict[str, Any] = found
             return noted
-        except ValueError as error:
+        except (ValueError, IndexError) as error:
             raise AnnotationError(f"{self._where(stored, 'json')}: not JSON ({error}). Fetch the shard anew") from error
 
     def signature(self, index: int) -> Signature | None:
@@ -172,22 +205,10 @@ class ShardSource:
             start, size = stored.members[extension]
         except KeyError:
             raise DataError(f"{self._where(stored)} has no {extension}. Convert anew") from None
-        data = self._shard(stored.shard)
+        data = self.files.read(stored.shard)
         if start + size > len(data):
             raise DataError(f"{self._where(stored, extension)}: beyond the end of the shard. Fetch or convert it anew")
         return data[start : start + size]
-
-    def _shard(self, number: int) -> NDArray[np.uint8]:
-        found = self._mapped.get(number)
-        if found is not None:
-            return found
-        with self._locks[number]:
-            if number not in self._mapped:
-                known = self.index.shards[number]
-                path = self.storage.local(self.urls[number], known.bytes or None, known.sha256 or None)
-                with path.open("rb") as stream:
-                    self._mapped[number] = map_file(stream.fileno())
-        return self._mapped[number]
 
     def _where(self, stored: StoredSample, extension: str | None = None) -> str:
         offset = f" at offset {stored.members[extension][0]}" if extension in stored.members else ""
@@ -199,10 +220,22 @@ def _size(annotation: dict[str, Any]) -> tuple[int, int] | None:
     return (int(size[0]), int(size[1])) if size else None
 
 
+def _name(annotation: dict[str, Any], otherwise: str) -> str:
+    """The name that a page had before it was stored, where it is one that stays where it is."""
+    name = annotation.get("filename")
+    harmless = isinstance(name, str) and not name.startswith("/") and ".." not in name and "\\" not in name
+    return name if harmless and name else otherwise
+
+
 def pack(annotation: dict[str, Any]) -> Polygons:
     """The polygons of a sample's JSON."""
     polygons = annotation.get("polygons", [])
-    return Polygons.pack(polygons, annotation.get("ignore"), annotation.get("texts", ()))
+    # At once: a page has a hundred polygons, and an array takes a microsecond.
+    points = np.array([point for polygon in polygons for point in polygon], dtype=np.float32).reshape(-1, 2)
+    offsets = np.zeros(len(polygons) + 1, dtype=np.int32)
+    np.cumsum([len(polygon) for polygon in polygons], out=offsets[1:])
+    ignore = np.array(annotation.get("ignore") or np.zeros(len(polygons)), dtype=np.bool_)
+    return Polygons(points, offsets, ignore, tuple(annotation.get("texts", ())))
 
 
 def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:
@@ -218,48 +251,3 @@ def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:
         return array
     except ValueError as error:
         raise DataError(f"{where}: not a plain .npy ({error}). Convert anew") from error
-
-
-def open_shards(tar_path: Any, storage: Storage) -> ShardSource:
-    """Find the shards and their index; local shards without one are scanned."""
-    urls = expand(tar_path)
-    base, _, name = urls[0].rpartition("/")
-    place = f"{base}/{index_name(name)}" if base else index_name(name)
-    text = storage.read(place)
-    if text is None:
-        if any(is_remote(url) for url in urls):
-            raise ConfigError(f"{place} is not there: without an index remote shards can only be streamed")
-        return ShardSource(scan_index([Path(url) for url in urls]), urls, storage)
-    index = ShardIndex.from_json(text, place)
-    return ShardSource(_select(index, urls, place), urls, storage)
-
-
-def _select(index: ShardIndex, urls: Sequence[str], place: str) -> ShardIndex:
-    """The part of an index that is about these shards."""
-    numbers = {shard.name: number for number, shard in enumerate(index.shards)}
-    wanted = []
-    for url in urls:
-        name = url.rpartition("/")[2]
-        if name not in numbers:
-            raise ConfigError(f"{url} is not in {place}. Convert anew, or name the shards of one conversion")
-        wanted.append(numbers[name])
-    if wanted == list(range(len(index.shards))):
-        return index
-    renumbered = {number: position for position, number in enumerate(wanted)}
-    samples = tuple(replace(s, shard=renumbered[s.shard]) for s in index.samples if s.shard in renumbered)
-    return replace(index, shards=tuple(index.shards[number] for number in wanted), samples=samples)
-
-
-def scan_index(paths: Sequence[Path]) -> ShardIndex:
-    """What the shards themselves tell, where no index lies beside them."""
-    shards, samples = [], []
-    for number, path in enumerate(paths):
-        with path.open("rb") as stream:
-            found = [
-                StoredSample(key, f"{key}.{image_extension(members) or 'npy'}", number, members, "", "")
-                for key, members in scan_tar(stream, str(path))
-            ]
-        shards.append(Shard(path.name, path.stat().st_size, "", len(found)))
-        samples += found
-    kind = RAW if all(image_extension(sample.members) for sample in samples) else READY
-    return ShardIndex("", kind, True, "", "", tuple(shards), tuple(samples))

@@ -51,6 +51,9 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
 
+    def number(self, index: int) -> int:
+        """What randomness goes by: the place of a page among all pages, of which these may be a part."""
+
     def entry(self, index: int) -> Sample:
         """What is known of a page without reading its image."""
 
@@ -84,6 +87,10 @@ class FolderSource:
     @property
     def names(self) -> Sequence[str]:
         return [entry.filename for entry in self.entries]
+
+    def number(self, index: int) -> int:
+        """All pages are here."""
+        return index
 
     def read(self, index: int) -> Sample:
         """One page as it lies on disk."""

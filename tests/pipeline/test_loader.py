@@ -259,7 +259,7 @@ def test_a_worker_that_does_not_stop_is_named_and_not_waited_for(synthetic, monk
     monkeypatch.setattr(crew, "JOIN_SECONDS", 0.1)
     gate = threading.Event()
     dataset = open_split(synthetic, "val", DBTransforms([Letterbox(SIZE), Waits(gate)]))
-    at_work = crew.Crew([[0]], crew.BatchMaker(dataset, None, None), 1, 1, 10.0)
+    at_work = crew.Crew(iter([[0]]), crew.BatchMaker(dataset, None, None), 1, 1, 10.0)
     while not at_work._busy:
         pass
     at_work.close()

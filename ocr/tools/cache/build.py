@@ -13,23 +13,19 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
 from ocr.datasets.page_dataset import PageDataset
 from ocr.errors import ConfigError
-from ocr.pipeline.build import build_dataset
+from ocr.pipeline.build import build_dataset, compose_training
 from ocr.pipeline.cache import Cache
 from ocr.pipeline.cache_folder import disk_bytes
 from ocr.tools.cache.report import PLAIN, in_bytes, share
 from ocr.tools.engine import check_engine, run_tasks, started
 
-CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 CHUNK = 8
 """Pages a Ray worker gets at a time; a page takes it some 10 ms."""
 
@@ -52,29 +48,14 @@ class Built:
         return self.pages - self.hits
 
 
-def compose_training(overrides: Sequence[str], folder: Path | None) -> DictConfig:
-    """The config that `ocr train` has with these overrides, and the caches in `folder`, if one is given."""
-    if not (CONFIGS / "train.yaml").is_file():
-        raise ConfigError(
-            f"{CONFIGS / 'train.yaml'} is not there: `ocr cache build` needs a checkout of the repository, installed "
-            "editable"
-        )
-    try:
-        with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-            config = compose("train", list(overrides))
-        if folder is not None:
-            config.cache.folder = str(folder)
-        return config
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(f"{' '.join(overrides)}: {error}") from error
-
-
 def build(
     overrides: Sequence[str], splits: Sequence[str], workers: int | None, folder: Path | None, engine: str = "local"
 ) -> int:
     """Fill the cache of one split after the other, with a progress bar; exit status 130 where it is interrupted."""
     check_engine(engine, workers)
-    config, console = compose_training(overrides, folder), Console()
+    config, console = compose_training(overrides, "ocr cache build"), Console()
+    if folder is not None:
+        config.cache.folder = str(folder)
     try:
         with started(engine, workers):
             for split in splits:

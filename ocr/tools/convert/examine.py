@@ -18,10 +18,10 @@ from ocr.formats.shards import RAW, StoredSample, scan_tar
 from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.mapping import map_file
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.shard_source import as_array
+from ocr.pipeline.shard_source import ARRAYS, as_array
 from ocr.pipeline.targets import maps_fingerprint
 from ocr.tools.convert.finished import Finished, fits, is_untouched
-from ocr.tools.convert.members import ARRAYS, dump, facts_of, geometry, take_apart
+from ocr.tools.convert.members import dump, facts_of, geometry, take_apart
 from ocr.tools.convert.plan import ShardTask
 
 
@@ -181,8 +181,8 @@ class _Page:
             stored = json.loads(self._member("json").tobytes())
             if self._task.recipe.batch:
                 stored = stored[self._in_batch]
-            # Without its pixels nobody knows whether a page had to be rescued.
-            known = facts if recompute else facts | {"recovered": stored["recovered"]}
+            # Without its pixels nobody knows whether a page had to be rescued, nor what the arrays should be.
+            known = facts if recompute else facts | {name: stored[name] for name in ("recovered", "arrays")}
             if dump(stored) != dump(known):
                 yield self._problem("json", "its JSON is not what the stages make of the source")
         except (ValueError, KeyError, TypeError, IndexError) as error:

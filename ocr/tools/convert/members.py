@@ -18,13 +18,13 @@ from ocr.formats.maps import NAMES
 from ocr.formats.shards import ALLOWED, MAX_MEMBER_BYTES, RAW, READY
 from ocr.pipeline.decode import Decode, read_header
 from ocr.pipeline.fingerprint import code_digest, digest, stages_digest
-from ocr.pipeline.record import Cut, to_record
+from ocr.pipeline.record import Cut, arrays_digest, to_record
 from ocr.pipeline.sample import Maps, Sample
+from ocr.pipeline.shard_source import ARRAYS
 from ocr.pipeline.stage import FixedStage
 from ocr.pipeline.targets import Targets, maps_fingerprint
 
 IMAGE_EXTENSIONS = ALLOWED - {"json", "npz", "npy"}
-ARRAYS = ("image", *Maps._fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def take_apart(recipe: Recipe, raw: Sample) -> Parts:
 
 
 def facts_of(recipe: Recipe, raw: Sample) -> dict[str, Any]:
-    """What the JSON of a page says; of a ready one without the pixels, so that `recovered` is not known."""
+    """What the JSON of a page says; of a ready one without the pixels, so that not all of it is known."""
     if recipe.kind == READY:
         return _ready_facts(geometry(recipe, raw))
     header = read_header(raw.encoded, raw.path, recipe.decode.max_pixels)
@@ -160,7 +160,7 @@ def _ready_parts(recipe: Recipe, raw: Sample) -> Parts:
             "the normalisation at the end of the transforms"
         )
     record = to_record(recipe.targets(page), Cut(page=True, maps=True))
-    return Parts(_ready_facts(page), {}, record.arrays)
+    return Parts(_ready_facts(page) | {"arrays": arrays_digest(record.arrays)}, {}, record.arrays)
 
 
 def _ready_facts(page: Sample) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Know, don't guess: what the pipeline costs on this machine, what would help, and whether it did."""

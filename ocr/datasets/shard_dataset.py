@@ -1,0 +1,54 @@
+"""ShardDataset: the pages of shards whose samples are known; what OCRWebDataset and OCRWebStream have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.datasets.page_dataset import PageDataset
+from ocr.datasets.transforms import DBTransforms
+from ocr.errors import ConfigError, DataError
+from ocr.pipeline.batch import Batch, as_batch
+from ocr.pipeline.fingerprint import stages_digest
+from ocr.pipeline.ledger import rows_of
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.shard_source import ShardSource
+
+
+class ShardDataset(PageDataset):
+    """Pages of shards, raw or ready; see `PageDataset` for the settings."""
+
+    source: ShardSource
+
+    def __init__(self, source: ShardSource, transform: DBTransforms, *, cache: str = "off", **settings: Any) -> None:
+        # Ready shards are a cache themselves.
+        super().__init__(source, transform, cache="off" if source.is_ready else cache, **settings)
+        self._refuse_other_stages()
+        self._has_views = source.holds_batches and not transform.random and transform.host_normalization is None
+
+    def peek(self, indices: Sequence[int]) -> tuple[Batch, NDArray[np.int32]] | None:
+        # Whatever is wrong with a page is told, or skipped, when it is read by itself.
+        with suppress(DataError):
+            kept = self.source.view(indices) if self._has_views else None
+            if kept is not None:
+                return as_batch(*kept), rows_of(kept[1])
+        return super().peek(indices)
+
+    def _fixed(self, raw: Sample) -> Sample:
+        return raw if self.source.is_ready else super()._fixed(raw)
+
+    def _refuse_other_stages(self) -> None:
+        index = self.source.index
+        if not self.source.is_ready or not index.stages:
+            return
+        mine = stages_digest((self.decode, *self.transform.fixed, self.targets))
+        if index.stages != mine:
+            path = " -> ".join(map(repr, (self.decode, *self.transform.fixed, self.targets)))
+            raise ConfigError(
+                f"tar_path: the ready samples of {self.source.place} were made by other stages, parameters, code or "
+                f"libraries than these: {path}. Convert anew, or read raw shards"
+            )
