@@ -165,13 +165,12 @@ class _RayWorkers(_Crew):
             yield first, results
 
     def close(self) -> None:
-        ray = _ray()
-        for reference in self.pending:
-            ray.cancel(reference)
-        if self.pending:
-            _, running = ray.wait(list(self.pending), num_returns=len(self.pending), timeout=STOP_SECONDS)
+        ray, running = _ray(), list(self.pending)
+        for force in (False, True):
             for reference in running:
-                ray.cancel(reference, force=True)
+                ray.cancel(reference, force=force)
+            if running:
+                _, running = ray.wait(running, num_returns=len(running), timeout=STOP_SECONDS)
 
 
 _CREWS: dict[str, type[_Crew]] = {"local": _Threads, "ray": _RayWorkers}
@@ -207,8 +206,8 @@ def _start_ray(address: str, workers: int | None) -> None:
         _ray().init(address=address, logging_level="ERROR", **settings)
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
-            f"engine=ray, RAY_ADDRESS={address}: Ray cannot be used there ({error}). Start a cluster there, or unset "
-            "RAY_ADDRESS for Ray on this machine"
+            f"engine=ray, RAY_ADDRESS={address}: Ray cannot be used there ({error}). Start a cluster there (one that "
+            "wants a token takes RAY_AUTH_MODE=token here too), or unset RAY_ADDRESS for Ray on this machine"
         ) from error
 
 

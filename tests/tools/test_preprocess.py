@@ -273,7 +273,12 @@ def test_words_of_a_message_that_look_like_markup_are_shown_as_they_are(dataset_
 
 @pytest.mark.parametrize(
     ("override", "message"),
-    [("splits=val", "names no split"), ("splits=[]", "names no split"), ("workers=-1", "workers=-1")],
+    [
+        ("splits=val", "names no split"),
+        ("splits=[]", "names no split"),
+        ("workers=-1", "workers=-1"),
+        ("engine=rya", "did you mean ray"),
+    ],
 )
 def test_a_setting_that_cannot_work_is_named(dataset_folder, override, message):
     done = run_script(dataset_folder, override)

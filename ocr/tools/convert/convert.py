@@ -71,6 +71,7 @@ def convert_split(plan: Plan, settings: ConvertSettings, show_progress: bool = T
         for path in stale:
             path.unlink()
         finished |= _write(plan, rest, settings, show_progress)
+        remove_partial_files(plan.out)  # Of Ray workers that died.
         merged = _finish(plan, [finished[task.number] for task in tasks])
     skipped = plan.source.skipped | {name: why for one in finished.values() for name, why in one.skipped.items()}
     return Converted(merged, len(rest), time.perf_counter() - begin, skipped)

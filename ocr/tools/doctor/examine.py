@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -128,7 +129,8 @@ def _check_numbers(settings: Settings) -> None:
 def _pool(engine: str, workers: int | None, show_progress: bool) -> Iterator[Pool]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     progress = Progress(*columns, transient=True, disable=not show_progress)
-    with started(engine, workers), progress:
+    # Ray tells of workers that died on stdout, which is for the findings.
+    with redirect_stdout(sys.stderr), started(engine, workers), progress:
         yield Pool(engine, workers, progress)
 
 

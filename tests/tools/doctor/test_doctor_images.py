@@ -167,6 +167,12 @@ def test_numbers_that_make_no_sense_are_refused(dataset: SmallDataset, option: s
         examine(dataset.write(), **options)
 
 
+def test_an_engine_that_does_not_exist_is_refused(dataset: SmallDataset) -> None:
+    dataset.add()
+    with pytest.raises(ConfigError, match=r"engine='rya' \(--engine\): did you mean ray"):
+        dataset.examine(engine="rya")
+
+
 def test_the_same_image_twice_in_a_split_is_a_warning(dataset: SmallDataset) -> None:
     dataset.add("a.jpg")
     shutil.copyfile(dataset.image_path("a.jpg"), dataset.add("b.jpg"))
