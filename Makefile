@@ -21,13 +21,14 @@ $(READY): requirements.lock pyproject.toml
 
 setup: $(READY)  ## install everything into .venv, once
 
-demo: $(READY)  ## make receipts, check them, train the lite detector on them, draw what it finds (all in data/demo)
+demo: $(READY)  ## make receipts, check them, train the lite detector on them, draw what it finds, advise (all in data/demo)
 	$(BIN)/ocr synth $(DEMO) --train 192 --val 32 --seed 0 --overwrite
 	$(BIN)/ocr doctor $(DEMO) --html $(DEMO)/doctor.html
 	$(BIN)/ocr preview $(DEMO) $(DEMO)/preview_train.png --split train
 	$(BIN)/ocr train experiment=demo dataset_base_path=$(DEMO) output_dir=$(DEMO)/run hydra.run.dir=$(DEMO)/run
 	$(BIN)/ocr test experiment=demo dataset_base_path=$(DEMO) hydra.run.dir=$(DEMO)/run checkpoint_path=$(DEMO)/run/checkpoints/best.ckpt
 	$(BIN)/ocr predict experiment=demo hydra.run.dir=$(DEMO)/run checkpoint_path=$(DEMO)/run/checkpoints/best.ckpt images=$(DEMO)/images/val out=$(DEMO)/predictions
+	$(BIN)/ocr advise experiment=demo dataset_base_path=$(DEMO) --json $(DEMO)/advice.json --html $(DEMO)/advice.html
 
 test: $(READY)  ## run all tests, with the coverage of ocr/
 	$(BIN)/python -m coverage erase
@@ -47,6 +48,9 @@ bench: $(READY)  ## the benchmarks: make bench DATA=DIR (default: synthetic page
 	$(BIN)/python benchmarks/boxes.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/scores.py
 	$(BIN)/python benchmarks/synth.py
+	$(BIN)/python benchmarks/shards.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/dali.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/advisor.py
 
 lock: $(READY)  ## pin the newest versions that go together into requirements.lock
 	$(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements.lock

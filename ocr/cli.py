@@ -10,6 +10,12 @@ from typing import Annotated
 import typer
 
 from ocr import __version__
+from ocr.advisor.advise_command import advise
+from ocr.advisor.bench_command import EXAMPLES as BENCH_EXAMPLES
+from ocr.advisor.bench_command import bench
+from ocr.advisor.profile_command import EXAMPLES as PROFILE_EXAMPLES
+from ocr.advisor.profile_command import profile
+from ocr.advisor.report_command import report
 from ocr.tools.cache.command import app as cache_app
 from ocr.tools.convert.command import convert
 from ocr.tools.engine import ENGINE_HELP
@@ -149,6 +155,12 @@ def convert_annotations(
         typer.secho(f"{done.missing} of the pages have no image in {image_path}", fg="yellow", err=True)
 
 
+app.command(epilog=_examples(*PROFILE_EXAMPLES))(profile)
+app.command(epilog=_examples(*BENCH_EXAMPLES))(bench)
+app.command(epilog=_examples("ocr advise dataset_base_path=DIR", "ocr advise --step-ms 60 --apply --html advice.html"))(
+    advise
+)
+app.command(epilog=_examples("ocr report advice.json --out report.html", "ocr report bench.json profile.json"))(report)
 app.command(epilog=_examples("ocr convert DIR shards", "ocr convert DIR shards --split val --ready --verify"))(convert)
 
 

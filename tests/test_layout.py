@@ -21,11 +21,15 @@ RANKS = [
     {"optional", "atomic"},
     {"errors"},
 ]
-# Tools are built on datasets and lightning modules, these on models and datasets; formats judge words with geometry.
+# Tools are built on datasets and lightning modules, the advisor on tools, these on models and datasets; formats judge
+# words with geometry.
 ALLOWED = {
     ("tools", "datasets"),
     ("tools", "lightning_modules"),
     ("lightning_modules", "datasets"),
+    ("advisor", "datasets"),
+    ("advisor", "lightning_modules"),
+    ("advisor", "tools"),
     ("formats", "geometry"),
 }
 

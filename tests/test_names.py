@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 NAMES = {
-    "ocr.datasets": ["OCRDataset", "DBTransforms", "DBCollateFN"],
+    "ocr.datasets": ["OCRDataset", "OCRWebDataset", "DALIDataLoader", "DBTransforms", "DBCollateFN"],
     "ocr.datasets.transforms": ["ConditionalNormalize", "DBTransforms"],
     "ocr.formats": ["FORMATS", "Annotations", "Page", "Word", "read_annotations", "write_native"],
     "ocr.models": ["TextDetector", "DBLoss", "Prediction"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from io import BytesIO
 from typing import Any
 
@@ -25,6 +25,8 @@ from ocr.pipeline.shard_files import ShardFiles
 from ocr.pipeline.source import NO_POLYGONS, annotation_digest
 
 _SIXTY_BITS = (1 << 60) - 1
+PAGES_KEPT = 4096
+"""Ready samples whose JSON a process remembers, some 10 kB each: parsing it takes as long as copying the arrays."""
 ARRAYS = ("image", *Maps._fields)
 
 
@@ -44,6 +46,8 @@ class ShardSource:
         self.skipped: dict[str, str] = {}
         self.files = ShardFiles(self.urls, index.shards, storage)
         self._proven = np.zeros(len(samples), dtype=bool)
+        self._digests: dict[int, str] = {}
+        self._pages: dict[int, Sample] = {}
         self._listed: tuple[str, list[dict[str, Any]]] = ("", [])
 
     def __len__(self) -> int:
@@ -103,13 +107,23 @@ class ShardSource:
         return page if self.index.source else replace(page, filename=_name(annotation, page.filename))
 
     def _read_ready(self, index: int) -> Sample:
-        stored, noted = self.index.samples[index], self.annotation(index)
+        page, stored = self._ready_page(index), self.index.samples[index]
         arrays = {name: self._array(stored, name, index) for name in ARRAYS}
-        self._prove(index, noted, arrays)
-        return replace(self._ready_page(index, noted), image=arrays.pop("image"), maps=Maps(**arrays))
+        self._prove(index, arrays)
+        return replace(page, image=arrays.pop("image"), maps=Maps(**arrays))
 
-    def _ready_page(self, index: int, noted: dict[str, Any]) -> Sample:
+    def _ready_page(self, index: int) -> Sample:
         """All of a ready sample but its arrays."""
+        page = self._pages.get(index)
+        if page is None:
+            page = self._noted_page(index)
+            if len(self._pages) < PAGES_KEPT:
+                self._pages[index] = page
+        return page
+
+    def _noted_page(self, index: int) -> Sample:
+        noted = self.annotation(index)
+        self._digests[index] = noted.get("arrays", "")
         return replace(
             self.entry(index),
             polygons=pack(noted),
@@ -126,10 +140,10 @@ class ShardSource:
         is_one = self.holds_batches and are_neighbours(indices) and self.index.samples[indices[-1]].key == stored.key
         if not is_one:
             return None
-        noted = [self.annotation(index) for index in indices]
-        for index, facts in zip(indices, noted, strict=True):
+        pages = [self._ready_page(index) for index in indices]
+        for index in indices:
             if not self._proven[index]:
-                self._prove(index, facts, {name: self._array(stored, name, index) for name in ARRAYS})
+                self._prove(index, {name: self._array(stored, name, index) for name in ARRAYS})
         arrays = {}
         for name in ARRAYS:
             window = self.files.window(stored.shard, *stored.members[f"{name}s.npy"])
@@ -137,16 +151,19 @@ class ShardSource:
                 return None
             batch = as_array(window, self._where(stored, f"{name}s.npy"))
             arrays[name] = batch[self._positions[indices[0]] : self._positions[indices[-1]] + 1]
-        return arrays, [self._ready_page(*pair) for pair in zip(indices, noted, strict=True)]
+        return arrays, pages
 
     @cached_property
     def holds_batches(self) -> bool:
         """Whether several ready samples share their arrays."""
         return self.is_ready and bool(self.index.samples) and f"{ARRAYS[0]}s.npy" in self.index.samples[0].members
 
-    def _prove(self, index: int, noted: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def _prove(self, index: int, arrays: dict[str, NDArray[Any]]) -> None:
         """The arrays are those that were stored; once a run."""
-        if not self._proven[index] and noted.get("arrays", "") not in ("", arrays_digest(arrays)):
+        if self._proven[index]:
+            return
+        if self._digests.pop(index, "") not in ("", arrays_digest(arrays)):
+            self._pages.pop(index, None)
             stored = self.index.samples[index]
             first = next(iter(stored.members))
             raise DataError(f"{self._where(stored, first)}: not the arrays that were stored. Fetch or convert it anew")
@@ -240,14 +257,23 @@ def pack(annotation: dict[str, Any]) -> Polygons:
 
 def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:
     """A stored .npy as a view of its bytes; nothing in it can be executed."""
-    head = BytesIO(data[:4096].tobytes())
     try:
-        version = np.lib.format.read_magic(head)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read(head)
-        if fortran or dtype.hasobject:
-            raise ValueError(f"dtype {dtype}")
-        array: NDArray[Any] = data[head.tell() :].view(dtype).reshape(shape)
+        # The header of version 1.0 ends at a multiple of 64 bytes, which its bytes 8 and 9 tell.
+        length = 10 + int.from_bytes(data[8:10].tobytes(), "little")
+        start, dtype, shape = _read_header(data[:length].tobytes())
+        array: NDArray[Any] = data[start:].view(dtype).reshape(shape)
         return array
     except ValueError as error:
         raise DataError(f"{where}: not a plain .npy ({error}). Convert anew") from error
+
+
+@lru_cache(maxsize=64)
+def _read_header(head: bytes) -> tuple[int, np.dtype[Any], tuple[int, ...]]:
+    """Where the data starts, its type and shape; parsing takes as long as copying, and pages have the same header."""
+    stream = BytesIO(head)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError("not of version 1.0")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    if fortran or dtype.hasobject:
+        raise ValueError(f"dtype {dtype}")
+    return stream.tell(), dtype, shape

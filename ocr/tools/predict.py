@@ -38,6 +38,8 @@ def predict(config: DictConfig, console: Console) -> Path:
     dataset = OCRDataset(
         config.images, None, transform, image_loading_config=config.decode, on_bad_sample=config.on_bad_sample
     )
+    if config.get("use_dali"):
+        console.print("use_dali=true: a folder is read once, by the default loader", highlight=False)
     loader = Loader(
         dataset,
         config.dataloaders.val_dataloader.batch_size,

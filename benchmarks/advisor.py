@@ -1,0 +1,103 @@
+"""The advisor against known answers: pipelines with one stage that holds them up, predicted and run.
+
+python benchmarks/advisor.py                  # synthetic pages; needs a machine that does nothing else
+
+Each pipeline is measured on a few pages. Its bottleneck must be named; the epoch as it is, and the epoch without the
+stage that holds it up, must come within 15 % of what they then take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "advisor")]
+from artificial import Burn, HoldInterpreter, Sleep, open_pages
+
+from benchmarks import measure
+from benchmarks.measure import console
+from ocr.advisor.consumer import SleepingStep
+from ocr.advisor.queueing import DISK, GIL, Pipeline
+from ocr.advisor.stages import measure_demands
+from ocr.advisor.trial import run_epoch
+from ocr.pipeline import Loader
+from ocr.tools.synth import synthesize
+
+WITHIN = 0.15
+BATCH, WORKERS, CORES = 8, 2, 2
+# stages, seconds of the disk, seconds of a step, resource, stage
+CASES: dict[str, tuple[list[Any], float, float, str, str]] = {
+    "sleep": ([Sleep(0.04), Burn(0.005)], 0.0, 0.02, "workers", "Sleep"),
+    "CPU burn": ([Burn(0.03), Sleep(0.002)], 0.0, 0.02, "cores", "Burn"),
+    "interpreter's lock": ([HoldInterpreter(0.02), Burn(0.01)], 0.0, 0.02, GIL, "HoldInterpreter"),
+    "slow disk": ([Burn(0.01)], 0.03, 0.02, DISK, "source"),
+    "slow consumer": ([Burn(0.01)], 0.0, 0.4, "model", ""),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="epochs of each pipeline (default: 3)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="glyphfeed-bench-") as folder:
+        data = Path(folder) / "data"
+        synthesize(data, train=64, val=1, seed=0, megapixels=(0.1, 0.2))
+        rows = [run_case(name, data, options.rounds) for name in CASES]
+    table = Table(title=f"64 pages, {WORKERS} workers", title_justify="left")
+    for heading in ("held up by", "named", "predicted", "measured", "error", "without it", "measured", "error"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*row[0])
+    console.print(table)
+    good = all(row[1] for row in rows)
+    console.print("every answer is right" if good else "some answers are wrong")
+    return 0 if good else 1
+
+
+def run_case(name: str, data: Path, rounds: int) -> tuple[list[str], bool]:
+    """A row of the table, and whether all of it is right."""
+    stages, disk, step_seconds, bottleneck, stage = CASES[name]
+    dataset = open_pages(data, *stages, disk_seconds=disk)
+    demands = [one for one in measure_demands(dataset, range(12), WORKERS, CORES).demands if one.name != "device"]
+    step = SleepingStep(step_seconds)
+    line = Pipeline(tuple(demands), step.consumer, len(dataset), BATCH, WORKERS, CORES)
+    found = line.predict()
+    named = (found.bottleneck, found.stage) == (bottleneck, stage)
+    measured = epoch(dataset, step, rounds)
+    if name == "slow consumer":
+        without, faster = line, dataset
+        step = SleepingStep(0.0)
+        without = Pipeline(line.demands, step.consumer, len(dataset), BATCH, WORKERS, CORES)
+    else:
+        without = line.without(stage)
+        kept = [one for one in stages if type(one).__name__ != stage]
+        faster = open_pages(data, *kept)
+        if stage == "source":
+            cost = measure_demands(faster, range(12), WORKERS, CORES).demands[0]
+            without = Pipeline((cost, *without.demands), line.consumer, len(dataset), BATCH, WORKERS, CORES)
+    predicted, then = without.predict().epoch_seconds, epoch(faster, step, rounds)
+    errors = [found.epoch_seconds / measured - 1, predicted / then - 1]
+    cells = [
+        name,
+        f"{found.bottleneck}: {found.stage or 'the step'}",
+        f"{found.epoch_seconds:.2f} s",
+        f"{measured:.2f} s",
+    ]
+    cells += [f"{errors[0]:+.0%}", f"{predicted:.2f} s", f"{then:.2f} s", f"{errors[1]:+.0%}"]
+    return cells, named and max(map(abs, errors)) <= WITHIN
+
+
+def epoch(dataset: Any, step: SleepingStep, rounds: int) -> float:
+    """The fastest of a few epochs."""
+    loader = Loader(dataset, BATCH, WORKERS)
+    return min(run_epoch(loader, step)[0] for _ in range(rounds))
+
+
+if __name__ == "__main__":
+    measure.exit_with(main)

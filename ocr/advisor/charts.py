@@ -1,0 +1,269 @@
+"""One chart for all: rows of bars, whiskers and dots over one axis, as SVG that needs nothing but the page's style.
+
+On a phone a label stands above its bar, so that long names find room. No browser is asked how wide a text is: letters
+are counted with the widths of DejaVu Sans, the widest of the usual fonts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+# The column of a phone of 390 pixels (and of a printed page), and one of two on a desk: text is never scaled down.
+WIDTHS = {"narrow": 340, "wide": 520}
+TEXT_PX, TICK_PX, LINE_PX = 12, 11, 15
+BAR_PX, DOT_PX = 10, 4
+# Letters such as J reach out of their box, and a picture cuts off what reaches out of it.
+EDGE_PX = 2
+# From this width on there is a column for labels, which takes at most this share.
+BESIDE_PX, LABEL_SHARE = 500, 0.33
+LABEL_LINES = 3
+_NARROW, _SLIM, _BROAD = frozenset("iljI|!.,:;' "), frozenset('fJrst()[]{}-/\\"cz*°'), frozenset("mwMWOQ@%&+=<>~")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Drawn on a row, in the unit of the axis: a bar, whisker or link from start to end; a dot or ring at end."""
+
+    shape: str
+    start: float
+    end: float
+    colour: str = "c1"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A name, the figure that is read at the end of its line, and what is drawn below."""
+
+    label: str
+    value: str
+    marks: Sequence[Mark]
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Zero of the axis lies at `left`, `scale` pixels are a unit; labels stand above bars where they have no room."""
+
+    width: int
+    left: int
+    scale: float
+    label_room: int
+
+    def x(self, value: float) -> float:
+        """The place of a value."""
+        return self.left + value * self.scale
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Rows over one axis that starts at zero; `legend` names the colours, `line` is drawn through all rows."""
+
+    title: str
+    axis: str
+    rows: Sequence[Row]
+    note: str = ""
+    legend: Mapping[str, str] = field(default_factory=dict)
+    line: float | None = None
+
+    @property
+    def top(self) -> float:
+        """The largest value; 1 where all are zero, for an axis needs a length."""
+        top = max((mark.end for row in self.rows for mark in row.marks), default=0.0)
+        return top if top > 0 else 1.0
+
+
+def draw_figure(chart: Chart, name: str) -> str:
+    """The chart with its caption, once for each width; the page's style shows the one that fits."""
+    pictures = "".join(draw(chart, width, f"{name}-{kind}", kind) for kind, width in WIDTHS.items())
+    note = f"<p>{escape(chart.note)}</p>" if chart.note else ""
+    return f'<figure class="card"><figcaption><h3>{escape(chart.title)}</h3>{note}</figcaption>{pictures}</figure>'
+
+
+def draw(chart: Chart, width: int, name: str, kind: str = "wide") -> str:
+    """One SVG of this width."""
+    frame = _lay_out(chart, width)
+    legend, first = _draw_legend(chart.legend, width)
+    height, drawn = first, []
+    for row in chart.rows:
+        text, row_height = _draw_row(row, frame, height)
+        drawn.append(text)
+        height += row_height
+    axis = _draw_axis(chart, frame, first, height)
+    told = ". ".join(f"{row.label}: {row.value}" for row in chart.rows)
+    size = f'viewBox="0 0 {width} {height + 36}" width="{width}" height="{height + 36}"'
+    return (
+        f'<svg class="chart {kind}" {size} role="img" aria-labelledby="{name}-title" aria-describedby="{name}-text">'
+        f'<title id="{name}-title">{escape(chart.title)}</title>'
+        f'<desc id="{name}-text">{escape(f"{told}. Axis: {chart.axis}.")}</desc>'
+        f"{axis}{legend}{''.join(drawn)}</svg>"
+    )
+
+
+def _lay_out(chart: Chart, width: int) -> Frame:
+    if width < BESIDE_PX:
+        return Frame(width, EDGE_PX, (width - EDGE_PX - DOT_PX - 1) / chart.top, 0)
+    labels = max(text_width(row.label, strong=row.strong) for row in chart.rows)
+    values = max(text_width(row.value, strong=row.strong) for row in chart.rows)
+    room = math.ceil(min(labels, width * LABEL_SHARE))
+    left = EDGE_PX + room + 12
+    return Frame(width, left, (width - EDGE_PX - values - 12 - left) / chart.top, room)
+
+
+def _draw_row(row: Row, frame: Frame, y: int) -> tuple[str, int]:
+    """Label, bar and value beside each other where there is a column for labels, else the bar below."""
+    above = not frame.label_room
+    room = frame.label_room or frame.width - 2 * EDGE_PX - text_width(row.value, strong=row.strong) - 12
+    lines = fold(row.label, room, strong=row.strong)
+    bar_y = y + LINE_PX * len(lines) + 3 if above else y + (LINE_PX * len(lines) - BAR_PX) // 2 + 2
+    value_y = bar_y - 6 if above else bar_y + BAR_PX - 1
+    texts = "".join(
+        f'<text x="{EDGE_PX}" y="{y + TEXT_PX + LINE_PX * at}">{escape(line)}</text>' for at, line in enumerate(lines)
+    )
+    value = (
+        f'<text class="value" x="{frame.width - EDGE_PX}" y="{value_y}" text-anchor="end">{escape(row.value)}</text>'
+    )
+    full = f"<title>{escape(f'{row.label}: {row.value}')}</title>"
+    strong = " strong" if row.strong else ""
+    marks = _draw_marks(row.marks, bar_y, frame)
+    below = bar_y + BAR_PX + 10 if above else y + LINE_PX * len(lines) + 9
+    return f'<g class="row{strong}">{full}{marks}{texts}{value}</g>', below - y
+
+
+def _draw_marks(marks: Sequence[Mark], y: int, frame: Frame) -> str:
+    """Bars of one colour are one path: a timeline has hundreds."""
+    drawn: list[str] = []
+    bars: dict[str, list[str]] = {}
+    middle = y + BAR_PX / 2
+    for mark in marks:
+        start, end = frame.x(mark.start), frame.x(mark.end)
+        if mark.shape == "bar":
+            stacked = 1 if end - start > 3 and mark.end != marks[-1].end else 0
+            long = max(end - start - stacked, 0.6 if mark.end > mark.start else 0)
+            bars.setdefault(mark.colour, []).append(f"M{_px(start)} {y}h{_px(long)}v{BAR_PX}h-{_px(long)}z")
+        elif mark.shape == "whisker":
+            ends = f"M{_px(start)} {y - 1}v{BAR_PX + 2}M{_px(end)} {y - 1}v{BAR_PX + 2}"
+            drawn.append(f'<path class="whisker" d="M{_px(start)} {middle}H{_px(end)}{ends}"/>')
+        elif mark.shape == "link":
+            drawn.append(f'<path class="link" d="M{_px(start)} {middle}H{_px(end)}"/>')
+        else:
+            drawn.append(f'<circle class="{mark.shape} {mark.colour}" cx="{_px(end)}" cy="{middle}" r="{DOT_PX}"/>')
+    paths = [f'<path class="bar {colour}" d="{"".join(parts)}"/>' for colour, parts in bars.items()]
+    return "".join(paths + drawn)
+
+
+def _draw_axis(chart: Chart, frame: Frame, first: int, y: int) -> str:
+    right = frame.x(chart.top)
+    step = _legible_step(chart.top, frame.scale)
+    drawn = []
+    for at in range(int(chart.top / step * (1 + 1e-9)) + 1):
+        x = frame.x(at * step)
+        label = in_tick(at * step, step)
+        half = text_width(label, TICK_PX) / 2
+        anchor = "start" if x < half else "end" if x + half > frame.width else "middle"
+        drawn.append(f'<path class="grid" d="M{_px(x + 0.5)} {first}V{y}"/>')
+        drawn.append(f'<text class="tick" x="{_px(x)}" y="{y + 13}" text-anchor="{anchor}">{escape(label)}</text>')
+    if chart.line is not None:
+        drawn.append(f'<path class="today" d="M{_px(frame.x(chart.line))} {first}V{y}"/>')
+    base = f'<path class="axis" d="M{frame.left} {y}.5H{_px(right)}"/>'
+    unit = f'<text class="unit" x="{_px(right)}" y="{y + 30}" text-anchor="end">{escape(chart.axis)}</text>'
+    return "".join(drawn) + base + unit
+
+
+def _legible_step(top: float, scale: float) -> float:
+    for most in range(7, 2, -1):
+        step = tick_step(top, most)
+        if text_width(in_tick(top, step), TICK_PX) + 16 <= step * scale:
+            return step
+    return tick_step(top, 2)
+
+
+def _draw_legend(legend: Mapping[str, str], width: int) -> tuple[str, int]:
+    """Swatches that wrap as words do."""
+    x, y, drawn = EDGE_PX, 0, []
+    for colour, meaning in legend.items():
+        text = fold(meaning, width - 24, lines=1)[0]
+        long = math.ceil(15 + text_width(text, TICK_PX))
+        if x > EDGE_PX and x + long > width:
+            x, y = EDGE_PX, y + 18
+        swatch = f'<rect class="{colour}" x="{x}" y="{y + 1}" width="10" height="10" rx="2"/>'
+        if colour == "today":
+            swatch = f'<path class="today" d="M{x} {y + 6}h11"/>'
+        elif " " in colour:  # of a dot or ring
+            swatch = f'<circle class="{colour}" cx="{x + 5}" cy="{y + 6}" r="4"/>'
+        drawn.append(f'{swatch}<text class="key" x="{x + 15}" y="{y + 10}">{escape(text)}</text>')
+        x += long + 14
+    return "".join(drawn), y + 24 if legend else 0
+
+
+def text_width(text: str, size_px: int = TEXT_PX, strong: bool = False) -> float:
+    """At most so many pixels, in the fonts of the page."""
+    ems = 0.0
+    for letter in text:
+        if letter in _NARROW:
+            ems += 0.36
+        elif letter in _SLIM:
+            ems += 0.56
+        elif letter in _BROAD:
+            ems += 1.0
+        elif letter >= "\u2e80":
+            ems += 1.05
+        else:
+            ems += 0.72 if letter.isupper() else 0.65
+    return ems * size_px * (1.15 if strong else 1)
+
+
+def fold(text: str, room_px: float, lines: int = LABEL_LINES, strong: bool = False) -> list[str]:
+    """Lines of words that fit; a word longer than a line is cut, and what is left over ends in an ellipsis."""
+
+    def fits(part: str) -> bool:
+        return len(part) < 2 or text_width(part, strong=strong) <= room_px
+
+    folded, line = [], ""
+    for word in text.split() or [""]:
+        longer = f"{line} {word}".strip()
+        if line and not fits(longer):
+            folded.append(line)
+            longer = word
+        while not fits(longer):
+            cut = next(count for count in range(len(longer) - 1, 0, -1) if fits(longer[:count]))
+            folded.append(longer[:cut])
+            longer = longer[cut:]
+        line = longer
+    folded.append(line)
+    if len(folded) > lines:
+        last = folded[lines - 1]
+        while last and not fits(f"{last}…"):
+            last = last[:-1]
+        folded = [*folded[: lines - 1], f"{last.rstrip()}…"]
+    return folded
+
+
+def tick_step(top: float, most: int) -> float:
+    """The round step that gives at most so many.
+
+    >>> tick_step(61.3, 6), tick_step(0.9, 4)
+    (20.0, 0.5)
+    """
+    power = 10.0 ** math.floor(math.log10(top / most))
+    return next(round(power * digit, 12) for digit in (1, 2, 5, 10, 20) if top / (power * digit) <= most)
+
+
+def in_tick(value: float, step: float) -> str:
+    """A tick with as many decimals as its step has."""
+    return f"{value:,.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
+
+
+def time_axis(top_seconds: float) -> tuple[float, str]:
+    """What seconds are multiplied with on an axis, and the unit that gives."""
+    if top_seconds < 1:
+        return 1000.0, "milliseconds"
+    if top_seconds < 300:
+        return 1.0, "seconds"
+    return (1 / 60, "minutes") if top_seconds < 4 * 3600 else (1 / 3600, "hours")
+
+
+def _px(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,132 @@
+"""Figures as people read them, and the safe way to take them from a result that may lack some."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+MISSING = "–"
+_BYTES = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+
+
+def number(found: Mapping[str, Any], key: str) -> float | None:
+    """A finite number of a result; None where there is none."""
+    value = found.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def rows(found: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """The objects of a list of a result; none where there is no such list."""
+    value = found.get(key)
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def part(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """An object of a result; an empty one where there is none."""
+    value = found.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def words(found: Mapping[str, Any], key: str) -> str:
+    """A text of a result as one line that every screen can show; empty where there is none.
+
+    >>> words({"name": "a\\nb\\udcff"}, "name")
+    'a b\ufffd'
+    """
+    value = found.get(key)
+    if value is None or isinstance(value, Mapping | list):
+        return ""
+    # File names may hold bytes that are no text, and json keeps them as lone surrogates.
+    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(str(value).split()))
+
+
+def texts(found: Mapping[str, Any], key: str) -> list[str]:
+    """The texts of a list of a result."""
+    value = found.get(key)
+    return [words({"": text}, "") for text in value] if isinstance(value, list) else []
+
+
+def in_digits(value: float, digits: int = 3) -> str:
+    """A plain number with so many digits that count, at most three of them decimals, and never a power of ten.
+
+    >>> [in_digits(value) for value in (0, 0.00042, 0.01234, 0.5, 9.996, 61.25, 12345.6)]
+    ['0', '<0.001', '0.012', '0.5', '10.0', '61.2', '12,346']
+    """
+    if value == 0:
+        return "0"
+    if 0 < value < 0.0005:
+        return "<0.001"
+    power = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
+    text = f"{value:,.{min(max(digits - 1 - power, 0), 3)}f}"
+    return text.rstrip("0") if power < 0 else text
+
+
+def in_seconds(value: float | None) -> str:
+    """A time in the unit that suits it.
+
+    >>> [in_seconds(value) for value in (0, 0.00042, 0.316, 9.81, 245, 7810)]
+    ['0 s', '0.42 ms', '316 ms', '9.81 s', '4 min 5 s', '2 h 10 min']
+    """
+    if value is None:
+        return MISSING
+    if 0 < abs(value) < 0.9995:
+        return f"{in_digits(1000 * value)} ms"
+    if abs(value) < 99.95:
+        return f"{in_digits(value)} s"
+    if abs(value) < 3599.5:
+        minutes, seconds = divmod(round(value), 60)
+        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+    hours, minutes = divmod(round(value / 60), 60)
+    return f"{hours:,} h {minutes} min" if minutes else f"{hours:,} h"
+
+
+def in_ms(value: float | None) -> str:
+    """Milliseconds, of which a thousand stay milliseconds: columns are compared down."""
+    return MISSING if value is None else in_digits(value)
+
+
+def in_bytes(value: float | None) -> str:
+    """A size as disks are sold.
+
+    >>> in_bytes(1_234_567_890), in_bytes(0)
+    ('1.2 GB', '0 B')
+    """
+    if value is None:
+        return MISSING
+    for unit, size in _BYTES:
+        if value >= 0.9995 * size:
+            return f"{value / size:.1f} {unit}" if value < 99.95 * size else f"{value / size:,.0f} {unit}"
+    return f"{value:.0f} B"
+
+
+def in_percent(value: float | None, signed: bool = False) -> str:
+    """A share of 1; 100 % is only what is whole.
+
+    >>> [in_percent(value) for value in (0, 0.0001, 0.004, 0.6149, 0.9996, 1)], in_percent(0.07, signed=True)
+    (['0 %', '<0.1 %', '0.4 %', '61 %', '99.9 %', '100 %'], '+7 %')
+    """
+    if value is None:
+        return MISSING
+    percent = 100 * value
+    if 99 < percent < 100:
+        text = f"{math.floor(10 * percent) / 10:g}"
+    elif 0 < percent < 0.05:
+        text = "<0.1"
+    else:
+        text = f"{percent:.0f}" if abs(percent) >= 0.95 or percent == 0 else f"{percent:.1f}"
+    return f"{'+' if signed and value > 0 else ''}{text.replace('-', '−')} %"
+
+
+def in_times(value: float | None) -> str:
+    """How many times as fast."""
+    return MISSING if value is None else f"{in_digits(value, 2 if value < 99.5 else 3)} ×"
+
+
+def in_count(value: float | None) -> str:
+    """A whole number, or three digits of one that is not."""
+    if value is None:
+        return MISSING
+    return f"{value:,.0f}" if value == int(value) else in_digits(value)

@@ -1,0 +1,161 @@
+"""What calls of the same stage take: time, CPU, page faults, bytes; all of one page, however many a call is about."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from statistics import fmean, pstdev
+from typing import Any, NamedTuple
+
+from ocr.errors import GlyphFeedError, StageError
+from ocr.pipeline.sample import Sample
+
+DATA_KINDS = ("source", "fixed", "random", "targets", "batch", "device")
+"""What is between the disk and the model; shares are of their sum."""
+_FAULTS_OF = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+
+
+class Step(NamedTuple):
+    """One stage of the path, under the name that its row has."""
+
+    name: str
+    label: str
+    kind: str
+    run: Callable[..., Any]
+
+
+class Call(NamedTuple):
+    """One call, divided by the pages it was about."""
+
+    seconds: float
+    cpu_seconds: float
+    queued_seconds: float
+    minor_faults: float
+    major_faults: float
+    bytes_out: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All calls of one stage, for a page."""
+
+    name: str
+    label: str
+    kind: str
+    calls: int
+    mean_ms: float
+    std_ms: float
+    min_ms: float
+    max_ms: float
+    share: float | None
+    """Of the data path; None beyond it."""
+    cpu_ms: float
+    queued_ms: float
+    """Ready to run, while others had the cores: no fault of the stage."""
+    bytes_out: float
+    page_faults: float
+    major_page_faults: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, step: Step, calls: list[Call], share: float | None = None) -> Figures:
+        """Sum up; random stages count as they came, the calls that left their page alone included."""
+        times = [1e3 * call.seconds for call in calls]
+        means = [fmean(values) for values in zip(*calls, strict=True)]
+        _, cpu, queued, minor, major, size = means
+        spread = (fmean(times), pstdev(times), min(times), max(times))
+        head = (step.name, step.label, step.kind, len(calls))
+        return cls(*head, *spread, share, 1e3 * cpu, 1e3 * queued, size, minor + major, major)
+
+    @property
+    def idle_ms(self) -> float:
+        """Neither computing nor ready to: waiting for a disk, or asleep."""
+        return max(0.0, self.mean_ms - self.cpu_ms - self.queued_ms)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The times alone."""
+        kept = ("calls", "mean_ms", "std_ms", "min_ms", "max_ms", "cpu_ms", "queued_ms")
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name in kept}
+
+
+class Clock:
+    """Measures calls, one after the other, in the thread that makes them."""
+
+    def __init__(self, cpu_clock: Callable[[], float] = time.thread_time, wait: Callable[[], object] | None = None):
+        """`wait` returns when a device has done all that it was given; `cpu_clock` may count all threads instead."""
+        self._cpu_clock, self._wait = cpu_clock, wait
+        self._calls: dict[str, tuple[Step, list[Call]]] = {}
+
+    def measure(self, step: Step, *arguments: Any, pages: int = 1) -> Any:
+        """Call a stage, and note what it took."""
+        if self._wait:
+            self._wait()
+        usage, queued, cpu, start = _usage(), queued_seconds(), self._cpu_clock(), time.perf_counter()
+        result = run_named(step, *arguments)
+        if self._wait:
+            self._wait()
+        seconds, cpu = time.perf_counter() - start, self._cpu_clock() - cpu
+        queued = queued_seconds() - queued
+        minor, major = (after - then for after, then in zip(_usage(), usage, strict=True))
+        _, calls = self._calls.setdefault(step.name, (step, []))
+        spent = (seconds, cpu, queued, minor, major, bytes_of(result))
+        calls.append(Call(*(figure / pages for figure in spent)))
+        return result
+
+    def figures(self) -> list[Figures]:
+        """A row a stage, in the order in which they were first called."""
+        means = {name: fmean(call.seconds for call in calls) for name, (_, calls) in self._calls.items()}
+        in_data = {name for name, (step, _) in self._calls.items() if step.kind in DATA_KINDS}
+        total = sum(means[name] for name in in_data)
+        return [
+            Figures.of(step, calls, means[name] / total if name in in_data else None)
+            for name, (step, calls) in self._calls.items()
+        ]
+
+
+def _usage() -> tuple[int, int]:
+    usage = resource.getrusage(_FAULTS_OF)
+    return usage.ru_minflt, usage.ru_majflt
+
+
+def queued_seconds() -> float:
+    """How long this thread was ready to run, so far, and had no core; 0 where the system does not tell."""
+    try:
+        descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    except OSError:
+        return 0.0
+    try:
+        return int(os.read(descriptor, 100).split()[1]) / 1e9
+    finally:
+        os.close(descriptor)
+
+
+def run_named(step: Step, *arguments: Any, pages: int = 1) -> Any:
+    """Call a stage without measuring; an error of its own gets its name."""
+    try:
+        return step.run(*arguments)
+    except (GlyphFeedError, MemoryError):
+        raise
+    except Exception as error:
+        page = next((f" on {value.filename}" for value in arguments if isinstance(value, Sample)), "")
+        raise StageError(f"{step.label}{page}: {type(error).__name__}: {error}") from error
+
+
+def bytes_of(result: Any) -> int:
+    """Bytes of all arrays, tensors and encoded pages in what a stage gave."""
+    if isinstance(result, Sample):
+        polygons = result.polygons
+        parts: Any = (result.encoded, result.image, result.maps, polygons.vertices, polygons.offsets, polygons.ignore)
+        return sum(map(bytes_of, parts))
+    if isinstance(result, dict):
+        return sum(map(bytes_of, result.values()))
+    if isinstance(result, list | tuple):
+        return sum(map(bytes_of, result))
+    return len(result) if isinstance(result, bytes) else int(getattr(result, "nbytes", 0))
