@@ -33,11 +33,11 @@ WITHIN = 0.15
 BATCH, WORKERS, CORES = 8, 2, 2
 # stages, seconds of the disk, seconds of a step, resource, stage
 CASES: dict[str, tuple[list[Any], float, float, str, str]] = {
-    "sleep": ([Sleep(0.04), Burn(0.005)], 0.0, 0.02, "workers", "Sleep"),
-    "CPU burn": ([Burn(0.03), Sleep(0.002)], 0.0, 0.02, "cores", "Burn"),
-    "interpreter's lock": ([HoldInterpreter(0.02), Burn(0.01)], 0.0, 0.02, GIL, "HoldInterpreter"),
-    "slow disk": ([Burn(0.01)], 0.03, 0.02, DISK, "source"),
-    "slow consumer": ([Burn(0.01)], 0.0, 0.4, "model", ""),
+    "sleep": ([Sleep(0.08), Burn(0.02)], 0.0, 0.02, "workers", "Sleep"),
+    "CPU burn": ([Burn(0.05), Sleep(0.004)], 0.0, 0.02, "cores", "Burn"),
+    "interpreter's lock": ([HoldInterpreter(0.04), Burn(0.02)], 0.0, 0.02, GIL, "HoldInterpreter"),
+    "slow disk": ([Burn(0.02)], 0.05, 0.02, DISK, "source"),
+    "slow consumer": ([Burn(0.02)], 0.0, 0.6, "model", ""),
 }
 
 

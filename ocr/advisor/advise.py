@@ -16,6 +16,7 @@ import numpy as np
 
 from ocr.advisor.candidates import Candidate, Compose, Tried, Workshop
 from ocr.advisor.consumer import ModelStep, SleepingStep
+from ocr.advisor.engines import EngineTrial, dali_loader, try_dali, try_processes
 from ocr.advisor.profile_steps import find_device
 from ocr.advisor.queueing import Consumer, Demand, Pipeline, Prediction, scaled
 from ocr.advisor.remedies import Advice, Remedy, combine
@@ -74,6 +75,8 @@ class Advisor:
             present = self._remedy(candidate, *trials[candidate.name], consumer, fresh, None)
             remedies = [self._remedy(other, *trials[other.name], consumer, fresh, present.later) for other in others]
         remedies += self._analytic(present)
+        tick("processes and DALI")
+        remedies += self._engines(present, folder)
         if isinstance(self.step, ModelStep):
             tick("bf16")
             remedies += self._in_bf16(present)
@@ -95,29 +98,39 @@ class Advisor:
 
     def verify(self, advice: Advice, folder: Path, tick: Tick) -> None:
         """Run whole epochs of the present configuration and of every remedy that can be built, and compare."""
-        assert self.step is not None
+        remedies = [one for one in [advice.present, *advice.remedies] if not one.combined and one.name != "bf16"]
+        # DALI's own threads would be in the way of the others.
+        for group in ([one for one in remedies if one.name != "DALI"], [one for one in remedies if one.name == "DALI"]):
+            self._verify_together(group, advice, folder, tick)
+            gc.collect()
+
+    def _verify_together(self, remedies: Sequence[Remedy], advice: Advice, folder: Path, tick: Tick) -> None:
+        """Whole epochs of all, in turns; the fastest counts."""
         loaders = {}
-        for remedy in [advice.present, *advice.remedies]:
-            candidate = remedy.candidate or (advice.present.candidate if _sets_workers(remedy) else None)
-            if candidate is not None and not remedy.combined:
-                tick(f"{remedy.name}: all pages")
-                loaders[remedy.name] = remedy, self._whole(remedy, candidate, folder)
+        for remedy in remedies:
+            tick(f"{remedy.name}: all pages")
+            loaders[remedy.name] = remedy, self._whole(remedy, remedy.candidate or advice.present.candidate, folder)
         seconds: dict[str, list[float]] = {name: [] for name in loaders}
         with _one_thread():
             for turn in range(1 + self.settings.rounds):
                 for name, (_, loader) in loaders.items():
                     tick(f"{name}: epoch {turn + 1}")
                     seconds[name].append(run_epoch(loader, self.step)[0])
-        advice.verified = [
+        advice.verified += [
             (name, remedy.later.epoch_seconds, min(seconds[name][1:])) for name, (remedy, _) in loaders.items()
         ]
 
-    def _whole(self, remedy: Remedy, candidate: Candidate, folder: Path) -> Loader:
-        dataset = candidate.build(range(len(self.shop.plain)), folder).dataset
+    def _whole(self, remedy: Remedy, candidate: Candidate | None, folder: Path) -> Loader:
+        assert candidate is not None
         pipeline = remedy.later.pipeline
         device = None if self.settings.step_ms is not None else self.device
         settings: dict[str, Any] = {"shuffle": self.shuffle, "drop_last": self.drop_last, "device": device}
-        return Loader(dataset, self.batch_size, pipeline.workers, **settings)
+        if remedy.name == "DALI":
+            loader: Loader = dali_loader(self.shop.plain, self.batch_size, max(1, self.workers), **settings)
+            return loader
+        dataset = candidate.build(range(len(self.shop.plain)), folder).dataset
+        engine = "processes" if remedy.name == "processes" else "threads"
+        return Loader(dataset, self.batch_size, pipeline.workers, engine, **settings)
 
     def _measure_consumer(self) -> Consumer:
         if self.settings.step_ms is not None:
@@ -220,6 +233,31 @@ class Advisor:
             found.append(Remedy(name, (f"data.num_workers={workers}",), why, later, first, gain))
         return found
 
+    def _engines(self, present: Remedy, folder: Path) -> list[Remedy]:
+        """Other makers of batches; what is not installed, or cannot do these stages, is left out."""
+        found, plain, shape = [], self.shop.plain, (self.batch_size, max(1, self.workers))
+        if not self.processes and self.workers:
+            assert present.candidate is not None
+            tried = present.candidate.build(self.indices, folder)
+            time_batches(tried.dataset, self._plan(tried), self.workers, rounds=1)
+            trial = try_processes(tried.dataset, self._plan(tried), self.workers)
+            why = "every worker has an interpreter of its own, and sends its batches over"
+            found.append(self._engine("processes", "data.engine=processes", why, trial, present))
+        dali = dali_loader(plain, *shape)
+        if dali is not None:
+            why = "decoding and resizing in DALI, on the CPU" if self.device.type == "cpu" else "decoding on the GPU"
+            found.append(self._engine("DALI", "use_dali=true", why, try_dali(dali), present))
+        return found
+
+    def _engine(self, name: str, override: str, why: str, trial: EngineTrial, present: Remedy) -> Remedy:
+        workers = max(1, min(self.workers, self.cores))
+        seconds = trial.batch_seconds * workers / self.batch_size
+        pipeline = self._pipeline((Demand(name, seconds, seconds),), present.later.pipeline.consumer, self.workers)
+        # Started anew in every epoch.
+        predicted = replace(pipeline, start_seconds=trial.start_seconds).predict()
+        gain = present.later.epoch_seconds / predicted.epoch_seconds
+        return Remedy(name, (override,), why, predicted, predicted, gain)
+
     def _in_bf16(self, present: Remedy) -> list[Remedy]:
         if "bf16" in str(self.shop.config.trainer.precision):
             return []
@@ -239,10 +277,6 @@ class Advisor:
         time_batches(tried.dataset, plan, max(1, self.workers), self._finish(tried.dataset), rounds=1)
         loader = Loader(tried.dataset, self.batch_size, self.workers)
         return run_epoch(loader, SleepingStep(consumer.step_seconds))[1]
-
-
-def _sets_workers(remedy: Remedy) -> bool:
-    return any(text.startswith("data.num_workers=") for text in remedy.overrides)
 
 
 @contextlib.contextmanager

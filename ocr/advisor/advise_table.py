@@ -194,9 +194,7 @@ def _lines(tree: Mapping[str, Any], depth: int) -> list[str]:
     for name, value in tree.items():
         indent = "  " * depth
         if isinstance(value, dict):
-            lines.append(
-                f"\n{indent}{name}:".ljust(36) + "# found by measuring\n" if not depth else f"{indent}{name}:\n"
-            )
+            lines.append("\n" * (not depth) + f"{indent}{name}:".ljust(36) + "# found by measuring\n")
             lines += _lines(value, depth + 1)
         else:
             lines.append(f"{indent}{name}: {value}".ljust(36) + "# ocr advise\n")

@@ -92,7 +92,7 @@ class Workshop:
         return found
 
     def _nothing_kept(self) -> list[str]:
-        node = self.config.datasets[f"{self.split}_dataset"] or {}
+        node = (self.config.get("datasets") or {}).get(f"{self.split}_dataset") or {}
         names = ("preload_maps", "preload_images", "prenormalize_images", "cache_transformed_tensors")
         return [f"datasets.{self.split}_dataset.{name}=false" for name in names if name in node]
 

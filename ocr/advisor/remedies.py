@@ -64,14 +64,13 @@ class Advice:
     timeline: list[Span] = field(default_factory=list)
     verified: list[tuple[str, float, float]] = field(default_factory=list)
     """Name, predicted and measured seconds of an epoch."""
-    calibration: float = 1.0
 
     @property
     def best(self) -> Remedy | None:
         """The remedy that brings most, where any brings anything; the simpler one where two bring the same."""
         useful = [remedy for remedy in self.remedies if remedy.gain > 1.05 and not remedy.command]
         most = max((remedy.gain for remedy in useful), default=0.0)
-        enough = [remedy for remedy in useful if remedy.gain >= 0.97 * most]
+        enough = [remedy for remedy in useful if remedy.gain >= 0.95 * most]
         return min(enough, key=lambda remedy: len(remedy.overrides), default=None)
 
     @property
@@ -107,13 +106,16 @@ def combine(remedies: Sequence[Remedy], present: Remedy) -> list[Remedy]:
     useful = [remedy for remedy in remedies if remedy.gain > 1.02]
     pages = max((r for r in useful if r.candidate is not None), key=lambda r: r.gain, default=None)
     steps = next((r for r in useful if r.name == "bf16"), None)
-    workers = max((r for r in useful if r.candidate is None and r is not steps), key=lambda r: r.gain, default=None)
+    workers = max(
+        (r for r in useful if r.overrides[0].startswith("data.num_workers")), key=lambda r: r.gain, default=None
+    )
     found = []
     for group in ((pages, steps), (pages, workers), (pages, workers, steps), (workers, steps)):
         parts = [part for part in group if part is not None]
         if len(parts) < max(2, len(group)):
             continue
-        later, first = (pages or present).later.pipeline, (pages or present).first.pipeline
+        base = pages if pages is not None and pages in parts else present
+        later, first = base.later.pipeline, base.first.pipeline
         for part in parts:
             if part is workers:
                 later, first = (replace(p, workers=part.later.pipeline.workers) for p in (later, first))
@@ -121,8 +123,10 @@ def combine(remedies: Sequence[Remedy], present: Remedy) -> list[Remedy]:
                 later, first = (replace(p, consumer=part.later.pipeline.consumer) for p in (later, first))
         predicted = later.predict()
         gain = present.later.epoch_seconds / predicted.epoch_seconds
+        if gain < 1.02 * max(part.gain for part in parts):
+            continue
         overrides = tuple(override for part in parts for override in part.overrides)
-        kept = pages.kept_bytes if pages else 0
+        kept = base.kept_bytes
         names = " + ".join(part.name for part in parts)
         found.append(Remedy(names, overrides, "", predicted, first.predict(), gain, kept, combined=True))
     return found
