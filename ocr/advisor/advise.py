@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 
 from ocr.advisor.candidates import Candidate, Compose, Tried, Workshop
 from ocr.advisor.consumer import ModelStep, SleepingStep
 from ocr.advisor.engines import EngineTrial, dali_loader, try_dali, try_processes
+from ocr.advisor.profile_clock import one_opencv_thread
 from ocr.advisor.profile_steps import find_device
 from ocr.advisor.queueing import Consumer, Demand, Pipeline, Prediction, scaled
 from ocr.advisor.remedies import Advice, Remedy, combine
@@ -62,7 +62,7 @@ class Advisor:
 
     def advise(self, folder: Path, tick: Tick) -> Advice:
         """Measure, predict and rank."""
-        with _one_thread():
+        with one_opencv_thread():
             tick("stages")
             fresh = measure_demands(self.shop.plain, self.indices, self.workers, self.cores)
             if self.settings.step_ms is not None:
@@ -111,7 +111,7 @@ class Advisor:
             tick(f"{remedy.name}: all pages")
             loaders[remedy.name] = remedy, self._whole(remedy, remedy.candidate or advice.present.candidate, folder)
         seconds: dict[str, list[float]] = {name: [] for name in loaders}
-        with _one_thread():
+        with one_opencv_thread():
             for turn in range(1 + self.settings.rounds):
                 for name, (_, loader) in loaders.items():
                     tick(f"{name}: epoch {turn + 1}")
@@ -277,17 +277,6 @@ class Advisor:
         time_batches(tried.dataset, plan, max(1, self.workers), self._finish(tried.dataset), rounds=1)
         loader = Loader(tried.dataset, self.batch_size, self.workers)
         return run_epoch(loader, SleepingStep(consumer.step_seconds))[1]
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """OpenCV's own threads would take the cores that are counted here."""
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
-        yield
-    finally:
-        cv2.setNumThreads(threads)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+BUSY = 0.1
+"""Share of the cores that others may have before it is told."""
+
 
 def advise(
     overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="As of ocr train.")] = None,
@@ -38,6 +41,7 @@ def advise(
 
     from ocr.advisor.advise import Advisor, Settings, workbench
     from ocr.advisor.advise_table import cache_state, show, to_result, write_tuned
+    from ocr.advisor.busy import Others
     from ocr.advisor.machine import look_at_machine
     from ocr.advisor.rates import measure_rates
     from ocr.advisor.results import write_result
@@ -51,6 +55,7 @@ def advise(
     console = Console()
     compose: Any = lambda more: compose_training([*overrides, *more], "ocr advise")  # noqa: E731
     columns = (SpinnerColumn(), TextColumn("measuring {task.description}"), TimeElapsedColumn())
+    others = Others()
     settings = Settings(split=split, pages=pages, step_ms=step_ms)
     with Progress(*columns, console=console, transient=True) as progress, workbench(root) as folder:
         task = progress.add_task("the machine")
@@ -61,6 +66,8 @@ def advise(
         if verify:
             advisor.verify(advice, folder, tick)
     show(advice, console)
+    if (share := others.share() or 0.0) > BUSY:
+        console.print(f"[yellow]other programs had {share:.0%} of the cores: measure again when they have ended[/]")
     options = [("--split", split), *([("--step-ms", f"{step_ms:g}")] if step_ms is not None else [])]
     words = [word for option in options for word in option]
     command = shlex.join(["ocr", "advise", *overrides, *words, *["--verify"] * verify])

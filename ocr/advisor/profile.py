@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 import torch
 from omegaconf import DictConfig
 
 from ocr.advisor.bench_configurations import NOTHING_KEPT
 from ocr.advisor.figures import in_percent
-from ocr.advisor.profile_clock import DATA_KINDS, Clock, Figures, Step
+from ocr.advisor.profile_clock import DATA_KINDS, Clock, Figures, Step, one_opencv_thread
 from ocr.advisor.profile_model import Model
 from ocr.advisor.profile_steps import DataPath, find_device
 from ocr.errors import ConfigError, DataError
@@ -110,7 +108,7 @@ def profile(
     dataset, device = _open(config, settings.split), find_device(config.trainer.accelerator)
     engine = str(config.data.engine)
     model = Model(config, device) if settings.with_model else None
-    with _one_thread():
+    with one_opencv_thread():
         tick("warming up")
         batches = _warm_up(dataset, device, engine, _batch_size(config, settings), settings.pages)
         stages, whole = measure_stages(dataset, device, engine, batches, settings.repeats, tick)
@@ -182,14 +180,3 @@ def _warm_up(dataset: Any, device: torch.device, engine: str, batch_size: int, c
     if not readable:
         raise DataError(f"{dataset.source.place}: none of {count} pages can be read. Look at them with `ocr doctor`")
     return [readable[first : first + batch_size] for first in range(0, len(readable), batch_size)]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """OpenCV's own threads would do a part of the work that no thread's CPU clock counts."""
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
-        yield
-    finally:
-        cv2.setNumThreads(threads)

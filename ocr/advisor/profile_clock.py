@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
+
+import cv2
 
 from ocr.errors import GlyphFeedError, StageError
 from ocr.pipeline.sample import Sample
@@ -159,3 +162,14 @@ def bytes_of(result: Any) -> int:
     if isinstance(result, list | tuple):
         return sum(map(bytes_of, result))
     return len(result) if isinstance(result, bytes) else int(getattr(result, "nbytes", 0))
+
+
+@contextmanager
+def one_opencv_thread() -> Iterator[None]:
+    """OpenCV's own threads would do a part of the work that no thread's CPU clock counts."""
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(threads)

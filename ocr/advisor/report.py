@@ -255,5 +255,7 @@ def _commands_of(found: Found, remedy: Found) -> list[str]:
     except ValueError:
         given = []
     chosen = texts(remedy, "overrides")
+    changed = {text.partition("=")[0] for text in chosen}
+    given = [text for text in given if text.partition("=")[0] not in changed]
     train = shlex.join(["ocr", "train", *given, *chosen]) if chosen else ""
     return [command for command in (words(remedy, "command"), train) if command]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,24 @@ def are_neighbours(indices: Sequence[int]) -> bool:
     return list(indices) == list(range(indices[0], indices[0] + len(indices)))
 
 
-class EpochBatches(Sampler[list[int]]):
+class Epochs:
+    """The epoch of the next pass, and where in it to go on."""
+
+    epoch = 0
+    first_batch = 0
+
+    @property
+    def sampler(self) -> Self:
+        """Lightning tells the epoch to this."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch whose order is drawn next; one that goes on in the middle keeps its place."""
+        if epoch != self.epoch:
+            self.epoch, self.first_batch = epoch, 0
+
+
+class EpochBatches(Epochs, Sampler[list[int]]):
     """The batches of one rank, none lost or repeated, the same number on every rank.
 
     With `drop_last` every rank takes full batches and the rest of the epoch's order is left out, another rest every
@@ -78,21 +96,9 @@ class EpochBatches(Sampler[list[int]]):
         self.count, self.batch_size = count, batch_size
         self.shuffle, self.drop_last, self.seed = shuffle, drop_last, seed
         self.rank, self.ranks, self.order = rank, ranks, order
-        self.epoch = 0
-        self.first_batch = 0
         if not len(self):
             cure = "set drop_last=false, or lower batch_size" if drop_last else "use fewer devices"
             raise ConfigError(f"{count} pages do not fill a batch of {batch_size} on each of {ranks} devices: {cure}")
-
-    @property
-    def sampler(self) -> EpochBatches:
-        """Lightning tells the epoch to this."""
-        return self
-
-    def set_epoch(self, epoch: int) -> None:
-        """The epoch whose order is drawn next; one that goes on in the middle keeps its place."""
-        if epoch != self.epoch:
-            self.epoch, self.first_batch = epoch, 0
 
     def __len__(self) -> int:
         if self.drop_last:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from ocr.errors import ConfigError
+from ocr.pipeline.order import Epochs
 
 Handle = int
 """Stands for a sample until it is made."""
 
 
-class StreamBatches:
+class StreamBatches(Epochs):
     """The batches of one rank, none lost or repeated, the same number on every rank; how many is known at the end.
 
     As many samples as all ranks take at a time are shared out together. What is left over at the end is shared out too,
@@ -37,18 +38,6 @@ class StreamBatches:
         self.handles, self.batch_size, self.forget = handles, batch_size, forget
         self.shuffle, self.drop_last, self.seed = shuffle, drop_last, seed
         self.rank, self.ranks = rank, ranks
-        self.epoch = 0
-        self.first_batch = 0
-
-    @property
-    def sampler(self) -> StreamBatches:
-        """Lightning tells the epoch to this."""
-        return self
-
-    def set_epoch(self, epoch: int) -> None:
-        """The epoch whose order is drawn next; one that goes on in the middle keeps its place."""
-        if epoch != self.epoch:
-            self.epoch, self.first_batch = epoch, 0
 
     def __iter__(self) -> Iterator[list[Handle]]:
         for number, together in enumerate(self._shared_out()):
