@@ -114,17 +114,17 @@ class Storage:
         self.folder.mkdir(parents=True, exist_ok=True)
         partial = kept.with_name(f".{kept.name}.partial")
         while True:
-            descriptor = os.open(partial, os.O_CREAT | os.O_RDWR, 0o644)
+            descriptor = _open_lock(partial)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if _is_file(descriptor, partial):
                 break
-            os.close(descriptor)  # Whoever had it before has put it into place.
+            _close_lock(descriptor)  # Whoever had it before has put it into place.
         try:
             yield partial
         finally:
             if _is_file(descriptor, partial):
                 partial.unlink()
-            os.close(descriptor)
+            _close_lock(descriptor)
 
     def _stay_within_budget(self, newest: Path) -> None:
         """Remove what was used longest ago; whoever reads it has it mapped and goes on."""
@@ -143,6 +143,30 @@ class Storage:
             if path != newest:
                 path.unlink(missing_ok=True)
                 total -= size
+
+
+# A worker process inherits the descriptors of fetches that go on in threads of its parent, and with them their locks,
+# which would then be held for as long as the worker lives.
+_locks: set[int] = set()
+
+
+def _open_lock(path: Path) -> int:
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    _locks.add(descriptor)
+    return descriptor
+
+
+def _close_lock(descriptor: int) -> None:
+    _locks.discard(descriptor)
+    os.close(descriptor)
+
+
+def _leave_locks_to_the_parent() -> None:
+    for descriptor in list(_locks):
+        _close_lock(descriptor)
+
+
+os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
 
 
 def _is_file(descriptor: int, path: Path) -> bool:

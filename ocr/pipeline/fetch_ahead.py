@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,22 +21,25 @@ class FetchAhead:
         self._fetch, self._ahead = fetch, ahead
         self._reached = 0
         self._stopped = False
+        self._process = os.getpid()
         self._change = threading.Condition()
         threading.Thread(target=self._run, daemon=True, name="fetch-ahead").start()
 
     def reach(self, shard: int) -> None:
         """A shard is used: those behind it come next."""
         place = self._place.get(shard, 0)
-        if place > self._reached:
+        # A worker process has a copy of this, and not its thread.
+        if place > self._reached and os.getpid() == self._process:
             with self._change:
                 self._reached = place
                 self._change.notify()
 
     def stop(self) -> None:
         """No further shard; one that is on its way still arrives."""
-        with self._change:
-            self._stopped = True
-            self._change.notify()
+        if os.getpid() == self._process:
+            with self._change:
+                self._stopped = True
+                self._change.notify()
 
     def _run(self) -> None:
         for shard, place in self._place.items():

@@ -84,6 +84,16 @@ def test_a_line_that_is_cut_again_and_again_loses_nothing(synthetic, tmp_path, s
     assert line.cuts >= 3
 
 
+def test_worker_processes_read_what_the_main_process_fetches_ahead(synthetic, tmp_path, server, line):
+    url = upload(server, write_shards(folder(synthetic, "train"), tmp_path / "shards", "train"), "processes")
+    expected = list(Loader(folder(synthetic, "train", RANDOM), 3, 0))
+    dataset = OCRWebDataset(f"{url}/train-*.tar", RANDOM, shard_folder=tmp_path / "kept")
+    loader = Loader(dataset, 3, 2, "processes")
+    for _ in range(2):
+        assert_same(without_paths(list(loader)), without_paths(expected))
+        loader.set_epoch(0)
+
+
 def test_fetched_shards_stay_within_their_budget(synthetic, tmp_path, server, line):
     shards = write_shards(folder(synthetic, "train"), tmp_path / "shards", "train", per_shard=2)
     url, largest = upload(server, shards, "budget"), max(file.stat().st_size for file in shards.glob("*.tar"))
