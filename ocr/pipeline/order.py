@@ -7,7 +7,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.data import Sampler
 
 from ocr.errors import ConfigError
 
@@ -70,7 +69,7 @@ class Epochs:
             self.epoch, self.first_batch = epoch, 0
 
 
-class EpochBatches(Epochs, Sampler[list[int]]):
+class EpochBatches(Epochs):
     """The batches of one rank, none lost or repeated, the same number on every rank.
 
     With `drop_last` every rank takes full batches and the rest of the epoch's order is left out, another rest every

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ocr.datasets import OCRDataset
 from ocr.errors import ConfigError, DataError
 from ocr.formats.shards import KEY_DIGITS, RAW, READY, shard_name
 from ocr.pipeline.decode import Decode
@@ -14,6 +14,9 @@ from ocr.pipeline.order import epoch_order
 from ocr.pipeline.source import FolderSource
 from ocr.tools.convert.members import Recipe, image_extension, take_apart
 from ocr.tools.convert.settings import ConvertSettings
+
+if TYPE_CHECKING:
+    from ocr.datasets import OCRDataset
 
 
 @dataclass(frozen=True, slots=True, eq=False)

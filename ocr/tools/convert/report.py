@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ocr.datasets import OCRDataset
 from ocr.errors import ConfigError
 from ocr.tools.cache.report import PLAIN, in_bytes
 from ocr.tools.convert.convert import Converted, convert_split
@@ -20,6 +20,9 @@ from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.settings import ConvertSettings
 from ocr.tools.convert.verify import Verified, verify_split
 from ocr.tools.engine import started
+
+if TYPE_CHECKING:
+    from ocr.datasets import OCRDataset
 
 MOST_OF_A_FILE = 10
 """Problems of one file that are shown; swapped shards have one for each of their pages."""

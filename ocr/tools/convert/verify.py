@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ocr.datasets import OCRDataset
 from ocr.errors import DataError
 from ocr.formats.shards import ShardIndex
 from ocr.tools.convert.convert import progress_of, shard_files
@@ -17,6 +17,9 @@ from ocr.tools.convert.finished import index_path, read_index, source_digest, ta
 from ocr.tools.convert.plan import Plan, absolute_source, key_of, make_recipe
 from ocr.tools.convert.settings import ConvertSettings
 from ocr.tools.engine import run_tasks
+
+if TYPE_CHECKING:
+    from ocr.datasets import OCRDataset
 
 ONE_IN = 16
 """Share of the pages whose maps and arrays are made again without `--deep`; of every shard at least one."""
