@@ -33,7 +33,12 @@ def test_help_answers_without_loading_heavy_libraries():
 
 
 @pytest.mark.parametrize(
-    "command", ["synth", "doctor", "convert-annotations", "preview", "train", "test", "predict", "sweep"]
+    "command",
+    [
+        *("synth", "doctor", "convert-annotations", "preview", "convert"),
+        *("train", "test", "predict", "sweep"),
+        *("profile", "bench", "advise", "report"),
+    ],
 )
 def test_every_command_has_help_with_examples(command):
     assert "Examples: ocr" in " ".join(ocr(command, "--help").stdout.split())

@@ -65,7 +65,9 @@ def _row(remedy: Remedy, advice: Advice) -> list[str]:
     kept = in_bytes(remedy.kept_bytes) if remedy.kept_bytes else ""
     gain = "" if is_present else f"{remedy.gain:.2f} x"
     pays = "" if is_present else _in_epochs(remedy.payback_epochs(advice.present.later))
-    return [escape(remedy.name), f"{later.samples_per_second:.0f}", f"{later.epoch_seconds:.2f} s", gain, kept, pays]
+    speed = later.samples_per_second
+    shown = f"{speed:.0f}" if speed >= 10 else f"{speed:.2g}"
+    return [escape(remedy.name), shown, f"{later.epoch_seconds:.2f} s", gain, kept, pays]
 
 
 def _in_epochs(count: float | None) -> str:
