@@ -129,8 +129,10 @@ def mapping_of(tensor: torch.Tensor) -> tuple[str, str]:
     for line in Path("/proc/self/maps").read_text().splitlines():
         begin, end = (int(part, 16) for part in line.split()[0].split("-"))
         if begin <= first < end:
-            assert last < end
-            return line.split(maxsplit=5)[-1], line.split()[1]
+            name = line.split(maxsplit=5)[-1]
+            # Memory of the process itself may lie in two pieces, side by side.
+            assert last < end or not name.startswith("/")
+            return name, line.split()[1]
     raise AssertionError("nowhere")
 
 

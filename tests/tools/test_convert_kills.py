@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,6 +41,8 @@ PARENT = "PARENT_OF_CONVERTERS"
 def children() -> Any:
     """Processes that have imported everything already."""
     context = multiprocessing.get_context("forkserver")
+    # One that other tests have started would not load this module ahead, and every child would, for seconds.
+    forkserver._forkserver._stop()
     context.set_forkserver_preload([__name__])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
