@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,13 +37,19 @@ class Settings:
     """Of the consumer; None: the real model is measured."""
     rounds: int = 3
 
+    def __post_init__(self) -> None:
+        if self.pages < 1:
+            raise ConfigError(f"pages={self.pages} (--pages) must be at least 1")
+        if self.step_ms is not None and not 0 <= self.step_ms < float("inf"):
+            raise ConfigError(f"step_ms={self.step_ms} (--step-ms) is no time of a step: 0 or more milliseconds")
+
 
 class Advisor:
     """Measures one split of a config on a few pages, and predicts epochs of all."""
 
-    def __init__(self, compose: Compose, overrides: Sequence[str], settings: Settings, cores: int) -> None:
+    def __init__(self, compose: Compose, settings: Settings, cores: int) -> None:
         self.settings, self.cores = settings, cores
-        self.shop = Workshop(compose, settings.split, overrides)
+        self.shop = Workshop(compose, settings.split)
         config = self.shop.config
         loader = config.dataloaders[f"{settings.split}_dataloader"]
         self.batch_size, self.workers = int(loader.batch_size), int(loader.num_workers)
@@ -277,11 +281,3 @@ class Advisor:
         time_batches(tried.dataset, plan, max(1, self.workers), self._finish(tried.dataset), rounds=1)
         loader = Loader(tried.dataset, self.batch_size, self.workers)
         return run_epoch(loader, SleepingStep(consumer.step_seconds))[1]
-
-
-@contextlib.contextmanager
-def workbench(root: Path) -> Iterator[Path]:
-    """A folder on the disk of the caches, gone afterwards."""
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="advise-", dir=root) as folder:
-        yield Path(folder)

@@ -39,12 +39,13 @@ def advise(
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from ocr.advisor.advise import Advisor, Settings, workbench
+    from ocr.advisor.advise import Advisor, Settings
     from ocr.advisor.advise_table import cache_state, show, to_result, write_tuned
     from ocr.advisor.busy import Others
     from ocr.advisor.machine import look_at_machine
     from ocr.advisor.rates import measure_rates
     from ocr.advisor.results import write_result
+    from ocr.advisor.scratch import temporary_folder
     from ocr.pipeline.build import CONFIGS, compose_training
     from ocr.pipeline.cache_folder import cache_root
 
@@ -57,10 +58,10 @@ def advise(
     columns = (SpinnerColumn(), TextColumn("measuring {task.description}"), TimeElapsedColumn())
     others = Others()
     settings = Settings(split=split, pages=pages, step_ms=step_ms)
-    with Progress(*columns, console=console, transient=True) as progress, workbench(root) as folder:
+    with Progress(*columns, console=console, transient=True) as progress, temporary_folder(root) as folder:
         task = progress.add_task("the machine")
         tick = lambda what: progress.update(task, description=what)  # noqa: E731
-        advisor = Advisor(compose, overrides, settings, machine.cores)
+        advisor = Advisor(compose, settings, machine.cores)
         rates = measure_rates(advisor.shop.plain, folder)
         advice = advisor.advise(folder, tick)
         if verify:

@@ -14,8 +14,9 @@ from omegaconf import DictConfig
 from ocr.advisor.bench_configurations import BASELINE, Configuration
 from ocr.advisor.bench_epochs import DataEpochs, Epoch, ModelEpochs, compose
 from ocr.advisor.bench_memory import MemoryWatch
-from ocr.advisor.bench_places import Places, link_pages, prepare, stored_bytes, temporary_folder
+from ocr.advisor.bench_places import Places, link_pages, prepare, stored_bytes
 from ocr.advisor.busy import Others
+from ocr.advisor.scratch import temporary_folder
 from ocr.errors import GlyphFeedError
 from ocr.pipeline.build import build_dataset, compose_training
 from ocr.pipeline.cache_folder import cache_root

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +18,6 @@ from ocr.formats.native import write_native
 from ocr.formats.read import read_annotations
 from ocr.pipeline.build import build_dataset
 
-PREFIX = "bench-"
 BYTES_A_PIXEL = {"maps": 7, "ready": 13}
 """Of stored maps, and of ready pages with their maps."""
 
@@ -46,21 +41,6 @@ class Places:
     def made(self, needs: str) -> Path:
         """What a configuration needs and the benchmark makes."""
         return maps_folder(self.images) if needs == "maps" else self.root / needs
-
-
-@contextmanager
-def temporary_folder(where: Path) -> Iterator[Path]:
-    """A folder that is gone afterwards, whatever happens; those of benchmarks that were killed go now."""
-    where.mkdir(parents=True, exist_ok=True)
-    for left in where.glob(f"{PREFIX}*-*"):
-        owner = left.name.removeprefix(PREFIX).split("-")[0]
-        if owner.isdigit() and Path("/proc").exists() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=where))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def link_pages(config: DictConfig, split: str, count: int, root: Path) -> Places:

@@ -53,8 +53,8 @@ Compose = Callable[[Sequence[str]], DictConfig]
 class Workshop:
     """Makes the candidates of one split of a config."""
 
-    def __init__(self, compose: Compose, split: str, overrides: Sequence[str]) -> None:
-        self.compose, self.split, self.overrides = compose, split, tuple(overrides)
+    def __init__(self, compose: Compose, split: str) -> None:
+        self.compose, self.split = compose, split
         self.config = compose(())
         self.plain = build_dataset(compose(("data.cache=off", *self._nothing_kept())), split)
         transform = self.plain.transform

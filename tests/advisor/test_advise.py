@@ -11,12 +11,13 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from ocr.advisor.advise import Advisor, Settings, workbench
+from ocr.advisor.advise import Advisor, Settings
 from ocr.advisor.advise_table import show, to_result, write_tuned
 from ocr.advisor.candidates import Candidate
 from ocr.advisor.queueing import Consumer, Demand, Pipeline
 from ocr.advisor.remedies import Advice, Remedy, combine
 from ocr.advisor.results import read_result, write_result
+from ocr.advisor.scratch import temporary_folder
 from ocr.errors import ConfigError, DataError
 from ocr.pipeline.build import CONFIGS, compose_training
 
@@ -27,14 +28,14 @@ TINY = ("transforms.size=64", "model=lite", "model.channels=32", "trainer.accele
 def advisor(data: Path, *overrides: str, **settings) -> Advisor:
     base = [f"dataset_base_path={data}", *TINY, *overrides]
     options = {"split": "val", "pages": 6, "step_ms": 1.0, "rounds": 1} | settings
-    return Advisor(lambda more: compose_training([*base, *more], "ocr advise"), base, Settings(**options), cores=2)
+    return Advisor(lambda more: compose_training([*base, *more], "ocr advise"), Settings(**options), cores=2)
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_every_remedy_is_tried_predicted_and_checked(synthetic, tmp_path, split):
     small = f"dataloaders.{split}_dataloader.batch_size=2"
     chief = advisor(synthetic, "data.cache=off", "decode.scaled=off", "transforms.normalize=host", small, split=split)
-    with workbench(tmp_path) as folder:
+    with temporary_folder(tmp_path) as folder:
         advice = chief.advise(folder, lambda what: None)
         chief.verify(advice, folder, lambda what: None)
     assert not list(tmp_path.iterdir())
@@ -54,7 +55,7 @@ def test_every_remedy_is_tried_predicted_and_checked(synthetic, tmp_path, split)
 
 
 def test_what_is_on_already_is_no_remedy(synthetic, tmp_path):
-    with workbench(tmp_path) as folder:
+    with temporary_folder(tmp_path) as folder:
         advice = advisor(synthetic).advise(folder, lambda what: None)
     names = {remedy.name for remedy in advice.remedies}
     assert not names & {"page cache", "batch cache", "scaled decode", "uint8 to the device"}
@@ -63,7 +64,7 @@ def test_what_is_on_already_is_no_remedy(synthetic, tmp_path):
 
 
 def test_a_slow_model_is_told_to_be_the_bottleneck(synthetic, tmp_path):
-    with workbench(tmp_path) as folder:
+    with temporary_folder(tmp_path) as folder:
         advice = advisor(synthetic, "data.cache=off", step_ms=3000.0).advise(folder, lambda what: None)
     assert advice.best is None
     assert advice.sentence.startswith("The model is the bottleneck")
@@ -71,7 +72,7 @@ def test_a_slow_model_is_told_to_be_the_bottleneck(synthetic, tmp_path):
 
 
 def test_the_real_model_is_measured_also_in_bf16(synthetic, tmp_path):
-    with workbench(tmp_path) as folder:
+    with temporary_folder(tmp_path) as folder:
         small = "dataloaders.train_dataloader.batch_size=2"
         advice = advisor(synthetic, small, split="train", step_ms=None).advise(folder, lambda what: None)
     assert advice.consumer.step_seconds > 0
@@ -82,7 +83,7 @@ def test_the_real_model_is_measured_also_in_bf16(synthetic, tmp_path):
 def test_the_advice_is_a_table_a_file_and_a_page(synthetic, tmp_path, capsys):
     from rich.console import Console
 
-    with workbench(tmp_path / "bench") as folder:
+    with temporary_folder(tmp_path / "bench") as folder:
         advice = advisor(synthetic, "data.cache=off").advise(folder, lambda what: None)
     show(advice, Console(width=80))
     told = capsys.readouterr().out
@@ -138,6 +139,12 @@ def test_tuned_settings_have_the_last_word(tmp_path):
 def test_a_split_that_is_not_there_is_named(synthetic):
     with pytest.raises(ConfigError, match=r"datasets\.nowhere_dataset|nowhere"):
         advisor(synthetic, split="nowhere")
+
+
+@pytest.mark.parametrize("wrong", [{"step_ms": -1.0}, {"step_ms": float("nan")}, {"pages": 0}])
+def test_numbers_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ConfigError, match=r"--step-ms|--pages"):
+        Settings(**wrong)
 
 
 def remedy(name: str, seconds: float, *overrides: str, step: float = 0.0, workers: int = 2, **details) -> Remedy:

@@ -20,8 +20,9 @@ from ocr.advisor.bench_command import bench as command
 from ocr.advisor.bench_configurations import Configuration, choose, default_workers, list_configurations
 from ocr.advisor.bench_epochs import Epoch, compose, touch
 from ocr.advisor.bench_memory import MemoryWatch, memory_bytes
-from ocr.advisor.bench_places import link_pages, temporary_folder
+from ocr.advisor.bench_places import link_pages
 from ocr.advisor.results import read_result
+from ocr.advisor.scratch import temporary_folder
 from ocr.advisor.script import make_app
 from ocr.errors import ConfigError
 from ocr.pipeline.build import compose_training

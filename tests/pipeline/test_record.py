@@ -126,14 +126,19 @@ def mapping_of(tensor: torch.Tensor) -> tuple[str, str]:
     """File and rights of the memory that a tensor lies in, from its first byte to its last."""
     first = tensor.data_ptr()
     last = first + tensor.numel() * tensor.element_size() - 1
+    found: list[tuple[str, str]] = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         begin, end = (int(part, 16) for part in line.split()[0].split("-"))
         if begin <= first < end:
-            name = line.split(maxsplit=5)[-1]
-            # Memory of the process itself may lie in two pieces, side by side.
-            assert last < end or not name.startswith("/")
-            return name, line.split()[1]
-    raise AssertionError("nowhere")
+            fields = line.split(maxsplit=5)
+            found.append((fields[5] if len(fields) > 5 else "", fields[1]))
+            if last < end:
+                break
+            first = end  # The system may keep neighbouring memory in two pieces; nothing may be between them.
+    else:
+        raise AssertionError("not all of it is anywhere")
+    assert len(set(found)) == 1, found
+    return found[0]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the maps of a process are files of Linux")

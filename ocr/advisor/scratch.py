@@ -1,0 +1,27 @@
+"""A folder for what is measured: caches, maps and shards that are gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PREFIX = "bench-"
+
+
+@contextmanager
+def temporary_folder(where: Path) -> Iterator[Path]:
+    """A folder that is gone afterwards, whatever happens; those of commands that were killed go now."""
+    where.mkdir(parents=True, exist_ok=True)
+    for left in where.glob(f"{PREFIX}*-*"):
+        owner = left.name.removeprefix(PREFIX).split("-")[0]
+        if owner.isdigit() and Path("/proc").exists() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=where))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
