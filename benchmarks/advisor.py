@@ -26,7 +26,7 @@ from ocr.advisor.consumer import SleepingStep
 from ocr.advisor.queueing import DISK, GIL, Pipeline
 from ocr.advisor.stages import measure_demands
 from ocr.advisor.trial import run_epoch
-from ocr.pipeline import Loader
+from ocr.loader import Loader
 from ocr.tools.synth import synthesize
 
 WITHIN = 0.15

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import add_data_options, console, data_or_synthetic, show, take_turns
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.evaluation.boxes import BoxesFromMap, Detections
-from ocr.pipeline.memory import keep_freed_memory
+from ocr.malloc import keep_freed_memory
 from ocr.pipeline.prefix import Letterbox
 
 Array = NDArray[Any]

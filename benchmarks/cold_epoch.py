@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import add_data_options, console, data_or_synthetic, exit_with, show, take_turns
 from benchmarks.reference import ReferenceDataset
 from ocr.datasets import DBTransforms, OCRDataset
+from ocr.malloc import keep_freed_memory
 from ocr.pipeline.decode import decode_pixels, read_header
 from ocr.pipeline.device import Normalize
-from ocr.pipeline.memory import keep_freed_memory
 from ocr.pipeline.prefix import Letterbox
 
 

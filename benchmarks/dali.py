@@ -26,10 +26,10 @@ from benchmarks import measure
 from benchmarks.epoch_process import epoch_seconds, give_same_chances, split_paths
 from benchmarks.measure import console
 from benchmarks.reference import ReferenceDataset, random_transform, reference_loader
+from ocr.dali.graph import ocr_pipeline
 from ocr.datasets import DALIDataLoader, OCRDataset
-from ocr.datasets.dali_pipeline import ocr_pipeline
-from ocr.pipeline import Loader
-from ocr.pipeline.build import make
+from ocr.datasets.build import make
+from ocr.loader import Loader
 
 TRANSFORMS = Path(__file__).resolve().parent.parent / "configs" / "transforms" / "base.yaml"
 REFERENCE, DEFAULT, DALI = "reference", "default loader", "DALI"

@@ -24,9 +24,9 @@ from rich.progress import track
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import console
 from ocr.datasets import DBTransforms, OCRDataset
-from ocr.pipeline import Loader
+from ocr.loader import Loader
+from ocr.malloc import keep_freed_memory
 from ocr.pipeline.device import Normalize
-from ocr.pipeline.memory import keep_freed_memory
 from ocr.pipeline.prefix import Letterbox
 
 FORMS = {"float": "host", "uint8": "device"}

@@ -40,10 +40,10 @@ from benchmarks.epoch_process import (
 from benchmarks.measure import Goal, console
 from benchmarks.reference import Passes, ReferenceDataset, compare_batches, random_transform, reference_loader
 from ocr.datasets import OCRDataset
-from ocr.pipeline import Loader
-from ocr.pipeline.build import make
+from ocr.datasets.build import make
+from ocr.loader import Loader
+from ocr.loader.order import EpochBatches
 from ocr.pipeline.decode import read_header
-from ocr.pipeline.order import EpochBatches
 from ocr.pipeline.targets import Targets
 
 TRANSFORMS = Path(__file__).resolve().parent.parent / "configs" / "transforms" / "base.yaml"

@@ -17,7 +17,7 @@ from benchmarks.measure import add_data_options, console, data_or_synthetic, exi
 from benchmarks.reference import reference_maps
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.memory import keep_freed_memory
+from ocr.malloc import keep_freed_memory
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.targets import Targets
 

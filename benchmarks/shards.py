@@ -29,12 +29,12 @@ from benchmarks.epoch_process import Transfer, epoch_seconds, give_same_chances,
 from benchmarks.measure import Goal, console
 from ocr.datasets import OCRWebDataset
 from ocr.datasets.page_dataset import FixedPart
-from ocr.formats.shards import image_extension
-from ocr.pipeline import Loader
+from ocr.loader import Loader
 from ocr.pipeline.batch import Item, collate, to_item
 from ocr.pipeline.sample import Maps, Sample
-from ocr.pipeline.shard_source import pack
 from ocr.pipeline.targets import Targets
+from ocr.shards.index import image_extension
+from ocr.shards.source import pack
 from ocr.tools.convert.report import convert
 from ocr.tools.convert.settings import ConvertSettings
 

@@ -10,7 +10,7 @@ import hydra
 from omegaconf import DictConfig
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ocr.tools.run import run
+from ocr.jobs.run import run
 
 
 @hydra.main(version_base="1.3", config_path="../configs", config_name="test")

@@ -18,8 +18,8 @@ from rich.markup import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ocr.datasets import OCRDataset
+from ocr.datasets.build import build_dataset
 from ocr.errors import ConfigError, GlyphFeedError
-from ocr.pipeline.build import build_dataset
 from ocr.tools.convert.report import INTERRUPTED, convert
 from ocr.tools.convert.settings import ConvertSettings
 

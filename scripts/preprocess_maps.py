@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.markup import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from ocr.datasets.build import build_dataset
 from ocr.errors import ConfigError, GlyphFeedError
-from ocr.pipeline.build import build_dataset
 from ocr.tools.engine import check_engine, started
 from ocr.tools.preprocess import preprocess_maps, print_summaries
 

@@ -55,7 +55,7 @@ def digest(batches: Iterable[Any]) -> str:
 def folder_cases(data: Path, cache_folder: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     """A folder of pages: both splits, normalised on host and device, with every cache and engine."""
     from ocr.datasets import DBTransforms, OCRDataset
-    from ocr.pipeline import Loader
+    from ocr.loader import Loader
     from ocr.pipeline.device import Normalize
     from ocr.pipeline.prefix import Letterbox
     from ocr.pipeline.suffix import (
@@ -100,7 +100,7 @@ def folder_cases(data: Path, cache_folder: Path) -> Iterator[tuple[str, Callable
 def config_cases(data: Path, out: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     """The given config, its Albumentations variant, tar shards and DALI."""
     from ocr.datasets.data_module import OCRDataModule
-    from ocr.pipeline.build import compose_training
+    from ocr.jobs.compose import compose_training
     from ocr.tools.convert.convert import convert_split
     from ocr.tools.convert.plan import make_plan
     from ocr.tools.convert.settings import ConvertSettings

@@ -9,9 +9,9 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from ocr.datasets import DBCollateFN, DBTransforms, OCRDataset
+from ocr.datasets.build import build_dataset
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, DataError
-from ocr.pipeline.build import build_dataset
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 PRIMARY = sorted(file.stem for file in CONFIGS.glob("*.yaml"))

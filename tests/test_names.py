@@ -30,7 +30,11 @@ NAMES = {
     ],
     "ocr.pipeline.targets": ["Targets"],
     "ocr.pipeline.device": ["Normalize"],
-    "ocr.pipeline.build": ["build_dataset", "make"],
+    "ocr.datasets.base": ["OCRDataset"],
+    "ocr.datasets.build": ["build_dataset", "make"],
+    "ocr.datasets.db_collate_fn": ["DBCollateFN"],
+    "ocr.datasets.webdataset": ["OCRWebDataset"],
+    "ocr.loader": ["Loader"],
     "ocr.tools.synth": ["synthesize", "render_page"],
     "ocr.tools.doctor": ["examine", "write_fixed", "write_html"],
     "ocr.errors": [

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ from ocr.advisor.consumer import ModelStep, SleepingStep
 from ocr.advisor.engines import EngineTrial, dali_loader, try_dali, try_processes
 from ocr.advisor.profile_clock import one_opencv_thread
 from ocr.advisor.profile_steps import find_device
-from ocr.advisor.queueing import Consumer, Demand, Pipeline, Prediction, scaled
+from ocr.advisor.queueing import DISK, Consumer, Demand, Pipeline, Prediction, scaled
+from ocr.advisor.rates import measure_rates
 from ocr.advisor.remedies import Advice, Remedy, combine
-from ocr.advisor.stages import Measured, choose_pages, measure_demands
+from ocr.advisor.stages import Measured, choose_pages, measure_demands, size_of
 from ocr.advisor.trial import Span, Trial, run_epoch, time_batches
 from ocr.errors import ConfigError
+from ocr.loader.loader import Loader
 from ocr.pipeline.device import Arrival
-from ocr.pipeline.loader import Loader
 
 Tick = Callable[[str], None]
 
@@ -47,8 +49,10 @@ class Settings:
 class Advisor:
     """Measures one split of a config on a few pages, and predicts epochs of all."""
 
-    def __init__(self, compose: Compose, settings: Settings, cores: int) -> None:
-        self.settings, self.cores = settings, cores
+    def __init__(
+        self, compose: Compose, settings: Settings, cores: int, free_memory_bytes: float = float("inf")
+    ) -> None:
+        self.settings, self.cores, self.free_memory_bytes = settings, cores, free_memory_bytes
         self.shop = Workshop(compose, settings.split)
         config = self.shop.config
         loader = config.dataloaders[f"{settings.split}_dataloader"]
@@ -56,11 +60,15 @@ class Advisor:
         self.shuffle, self.drop_last = bool(loader.shuffle), bool(loader.drop_last)
         self.processes = config.data.engine == "processes"
         self.device = find_device(config.trainer.accelerator)
+        if config.get("use_dali"):
+            raise ConfigError("use_dali=true: DALI is tried beside the default loader anyway. Leave it out")
         plain = self.shop.plain
         if not hasattr(plain, "source"):
             raise ConfigError(f"datasets.{settings.split}_dataset is streamed: advise needs shards with an index")
         count = min(len(plain), max(self.batch_size, settings.pages // self.batch_size * self.batch_size))
         self.indices = choose_pages(plain, count)
+        self.rates = measure_rates(plain)
+        self.file_bytes = fmean(size_of(plain, index) for index in self.indices)
         self.pages = len(plain) // self.batch_size * self.batch_size if self.drop_last else len(plain)
         self.step: SleepingStep | ModelStep | None = None
 
@@ -209,17 +217,22 @@ class Advisor:
         at_work = max(1, min(self.workers, self.cores))
         seconds = trial.seconds * at_work / trial.pages
         cpu = fresh.busy(seconds, trial.cpu_seconds / trial.pages)
-        if (candidate.keeps and not cold) or candidate.name.endswith("shards") or candidate.name == "stored maps":
-            after = ("random", "targets", "slot", "batch", "device")
-            kept = [one for one in fresh.demands if one.name in after and candidate.kept_bytes and self.shuffle]
-            rest = max(0.0, seconds - sum(demand.seconds for demand in kept))
-            rest_cpu = max(0.0, cpu - sum(demand.cpu_seconds for demand in kept))
-            name = "cache" if candidate.keeps else candidate.name
-            stages = (Demand(name, rest, rest_cpu), *kept)
-        else:
-            stages = fresh.demands
+        spared = frozenset() if candidate.keeps and cold else candidate.spares
+        stages = tuple(one for one in fresh.demands if one.kind not in spared)
+        if spared:
+            rest = max(0.0, seconds - sum(demand.seconds for demand in stages))
+            rest_cpu = max(0.0, cpu - sum(demand.cpu_seconds for demand in stages))
+            stages = (Demand(candidate.by, rest, rest_cpu), *stages)
         factor = seconds / max(1e-9, sum(demand.seconds for demand in stages))
-        return scaled(stages, factor)
+        return (*scaled(stages, factor), *self._disk(candidate, spared))
+
+    def _disk(self, candidate: Candidate, spared: frozenset[str]) -> list[Demand]:
+        """Reading what does not fit into memory: one disk, whoever asks."""
+        size = (candidate.kept_bytes if "source" in spared else 0) or self.file_bytes
+        rate = self.rates["disk_bytes_per_s"]
+        if size * len(self.shop.plain) <= self.free_memory_bytes or not rate:
+            return []
+        return [Demand("disk", 0.0, 0.0, size / rate, DISK)]
 
     def _pipeline(self, demands: tuple[Demand, ...], consumer: Consumer, workers: int) -> Pipeline:
         return Pipeline(demands, consumer, self.pages, self.batch_size, workers, self.cores, self.processes)

@@ -43,11 +43,10 @@ def advise(
     from ocr.advisor.advise_table import cache_state, show, to_result, write_tuned
     from ocr.advisor.busy import Others
     from ocr.advisor.machine import look_at_machine
-    from ocr.advisor.rates import measure_rates
     from ocr.advisor.results import write_result
     from ocr.advisor.scratch import temporary_folder
-    from ocr.pipeline.build import CONFIGS, compose_training
-    from ocr.pipeline.cache_folder import cache_root
+    from ocr.cache.folder import cache_root
+    from ocr.jobs.compose import CONFIGS, compose_training
 
     overrides = overrides or []
     config = compose_training(overrides, "ocr advise")
@@ -61,8 +60,7 @@ def advise(
     with Progress(*columns, console=console, transient=True) as progress, temporary_folder(root) as folder:
         task = progress.add_task("the machine")
         tick = lambda what: progress.update(task, description=what)  # noqa: E731
-        advisor = Advisor(compose, settings, machine.cores)
-        rates = measure_rates(advisor.shop.plain, folder)
+        advisor = Advisor(compose, settings, machine.cores, machine.free_memory_bytes)
         advice = advisor.advise(folder, tick)
         if verify:
             advisor.verify(advice, folder, tick)
@@ -72,7 +70,7 @@ def advise(
     options = [("--split", split), *([("--step-ms", f"{step_ms:g}")] if step_ms is not None else [])]
     words = [word for option in options for word in option]
     command = shlex.join(["ocr", "advise", *overrides, *words, *["--verify"] * verify])
-    found = to_result(advice, command, machine.to_dict(), split, rates, cache_state(root))
+    found = to_result(advice, command, machine.to_dict(), split, advisor.rates, cache_state(root))
     if json_file:
         write_result(found, json_file)
         console.print(f"figures: {json_file}", highlight=False)

@@ -17,10 +17,11 @@ from ocr.advisor.bench_memory import MemoryWatch
 from ocr.advisor.bench_places import Places, link_pages, prepare, stored_bytes
 from ocr.advisor.busy import Others
 from ocr.advisor.scratch import temporary_folder
+from ocr.cache.folder import cache_root
+from ocr.datasets.build import build_dataset
 from ocr.errors import GlyphFeedError
-from ocr.pipeline.build import build_dataset, compose_training
-from ocr.pipeline.cache_folder import cache_root
-from ocr.pipeline.memory import keep_freed_memory
+from ocr.jobs.compose import compose_training
+from ocr.malloc import keep_freed_memory
 
 ENOUGH_SECONDS = 0.3
 MOST_EPOCHS = 5

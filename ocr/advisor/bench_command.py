@@ -99,7 +99,7 @@ def _bar(console: Console, total: int) -> Iterator[Callable[[str], None]]:
 def _write_json(found: Result, command: str, split: str, path: Path) -> None:
     from ocr.advisor.machine import look_at_machine
     from ocr.advisor.results import result, write_result
-    from ocr.pipeline.cache_folder import cache_root
+    from ocr.cache.folder import cache_root
 
     machine = look_at_machine(cache_root(None)).to_dict()
     data = {"place": found.place, "split": split, "pages": found.pages}

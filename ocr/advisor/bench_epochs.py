@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from ocr.advisor.bench_configurations import NOTHING_KEPT, Configuration
 from ocr.advisor.bench_places import Places
 from ocr.advisor.profile_steps import find_device
-from ocr.pipeline.build import compose_training
+from ocr.jobs.compose import compose_training
 
 _OF_FOLDERS = ("datasets.", "image_extensions=", "annotation_format=", "use_stored_maps=", "shards_base_path=")
 """Overrides that shards do not know, or that would lead to others."""
@@ -84,7 +84,7 @@ class ModelEpochs:
 
     def __init__(self, config: DictConfig, split: str) -> None:
         from ocr.datasets.data_module import OCRDataModule
-        from ocr.tools.train import build_module, build_trainer, load_checkpoint
+        from ocr.jobs.train import build_module, build_trainer, load_checkpoint
 
         logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
         for name, value in (("enable_progress_bar", False), ("devices", 1)):

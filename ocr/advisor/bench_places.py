@@ -11,12 +11,12 @@ import numpy as np
 from omegaconf import DictConfig
 
 from ocr.advisor.bench_configurations import NOTHING_KEPT
+from ocr.datasets.build import build_dataset
 from ocr.errors import ConfigError, DataError
 from ocr.formats.annotation import Annotations
 from ocr.formats.maps import maps_folder
 from ocr.formats.native import write_native
 from ocr.formats.read import read_annotations
-from ocr.pipeline.build import build_dataset
 
 BYTES_A_PIXEL = {"maps": 7, "ready": 13}
 """Of stored maps, and of ready pages with their maps."""
@@ -98,7 +98,7 @@ def prepare(needs: str, dataset: Any, split: str, places: Places) -> None:
     elif needs == "model":
         if split != "val":
             raise ConfigError("precisions are compared in validation: --split val")
-        import ocr.tools.train  # noqa: F401  # Takes seconds, which belong to no epoch.
+        import ocr.jobs.train  # noqa: F401  # Takes seconds, which belong to no epoch.
 
 
 def _refuse_if_full(needs: str, dataset: Any, places: Places) -> None:

@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
+from ocr.advisor.stages import spared_kinds
+from ocr.datasets.build import build_dataset
 from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.shard_dataset import ShardDataset
 from ocr.formats.maps import map_file, write_maps
-from ocr.formats.shards import RAW, READY, end_tar, write_member
-from ocr.formats.storage import Storage
-from ocr.pipeline.build import build_dataset
-from ocr.pipeline.find_shards import open_shards
+from ocr.pipeline.record import Cut
 from ocr.pipeline.targets import maps_fingerprint
+from ocr.shards.find import open_shards
+from ocr.shards.index import RAW, READY, end_tar, write_member
+from ocr.shards.storage import Storage
 
 PAGE_BYTES, MAPS_BYTES = 3, 10
 """Of a pixel: the page as bytes; two maps of floats, two masks."""
@@ -43,6 +45,9 @@ class Candidate:
     """Of a page, on disk and as long as there is room in memory."""
     keeps: bool = False
     """Whether the first epoch makes what later ones only read."""
+    spares: frozenset[str] = frozenset()
+    """Parts of the path that `by` stands for, once it is there."""
+    by: str = ""
     command: str = ""
     """What has to be run before."""
 
@@ -107,7 +112,7 @@ class Workshop:
         keeps = cache != "off"
         with_maps = keeps and (cache == "batch" or (cache == "auto" and self._fixed_geometry))
         kept = (self._page_bytes + self._maps_bytes * with_maps) if keeps else 0
-        return Candidate(name, overrides, why, build, kept, keeps)
+        return Candidate(name, overrides, why, build, kept, keeps, spared_kinds(Cut(keeps, with_maps)), "cache")
 
     def _stored_maps(self) -> Candidate:
         def build(indices: Sequence[int], folder: Path) -> Tried:
@@ -126,7 +131,8 @@ class Workshop:
         words = "maps are read, not drawn: drawing takes a third of the time"
         place = f"dataset_base_path={self.config.dataset_base_path}"
         command = f"python scripts/preprocess_maps.py {place}"
-        return Candidate("stored maps", (), words, build, self._maps_bytes * 7 // 10, command=command)
+        kept, spares = self._maps_bytes * 7 // 10, frozenset({"targets"})
+        return Candidate("stored maps", (), words, build, kept, False, spares, "stored maps", command)
 
     def _shards(self, kind: str) -> Candidate:
         def build(indices: Sequence[int], folder: Path) -> Tried:
@@ -142,8 +148,9 @@ class Workshop:
         command = f"ocr convert {self.config.dataset_base_path} SHARDS{option}"
         words = "letterboxed pages and maps are read, nothing is decoded" if ready else "the same work from other files"
         kept = self._page_bytes + self._maps_bytes if ready else 0
-        overrides = ("data=webdataset", "shards_base_path=SHARDS")
-        return Candidate(f"{kind} shards", overrides, words, build, kept, command=command)
+        spares = spared_kinds(Cut(page=True, maps=self._fixed_geometry)) if ready else frozenset({"source"})
+        overrides, name = ("data=webdataset", "shards_base_path=SHARDS"), f"{kind} shards"
+        return Candidate(name, overrides, words, build, kept, False, spares, name, command)
 
 
 def write_tar(dataset: Any, indices: Sequence[int], kind: str, path: Path) -> None:

@@ -32,7 +32,7 @@ class ModelStep:
     """A step of the configured model: with gradients for training, boxes left out for validation."""
 
     def __init__(self, config: DictConfig, device: torch.device, training: bool, precision: str | None = None) -> None:
-        from ocr.tools.train import build_module
+        from ocr.jobs.train import build_module
 
         self._module = build_module(config)
         self._module.model.to(device).train(training)

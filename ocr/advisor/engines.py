@@ -39,8 +39,8 @@ def dali_loader(dataset: Any, batch_size: int, workers: int, **settings: Any) ->
     if find_spec("nvidia") is None or find_spec("nvidia.dali") is None:
         return None
     try:
-        from ocr.datasets.dali_loader import DALIDataLoader
-        from ocr.datasets.dali_pipeline import ocr_pipeline
+        from ocr.dali.graph import ocr_pipeline
+        from ocr.dali.loader import DALIDataLoader
 
         pipeline = ocr_pipeline(dataset, batch_size, max(1, workers))
         return DALIDataLoader(pipeline, len(dataset), batch_size, num_workers=workers, **settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,12 +10,13 @@ from typing import Any
 import lightning
 from rich.console import Console
 
+from ocr.advisor.machine import usable_cores
 from ocr.advisor.queueing import GIL, Consumer, Demand, Pipeline
-from ocr.advisor.stages import choose_pages, measure_demands
+from ocr.advisor.stages import choose_pages, measure_demands, spared_kinds
+from ocr.pipeline.record import Cut
 
 TOO_MUCH = 0.1
 PAGES = 8
-BEFORE_THE_CUT = ("source", "decode")
 
 
 class LiveAdvice(lightning.Callback):
@@ -44,16 +44,13 @@ class LiveAdvice(lightning.Callback):
         loader: Any = trainer.train_dataloader
         batches = max(1, int(trainer.num_training_batches))
         consumer = Consumer((seconds - waited) / batches)
-        demands = measure_demands(dataset, choose_pages(dataset, self.pages), loader.num_workers, cores(), 1).demands
-        shape = (len(dataset), loader.batch_size, loader.num_workers, cores(), loader.engine == "processes")
+        demands = measure_demands(
+            dataset, choose_pages(dataset, self.pages), loader.num_workers, usable_cores(), 1
+        ).demands
+        shape = (len(dataset), loader.batch_size, loader.num_workers, usable_cores(), loader.engine == "processes")
         told = best_remedy(Pipeline(demands, consumer, *shape), dataset)
         line = f"the model waited for data for {waited / seconds:.0%} of the epoch"
         self.console.print(f"{line}: {told}. The whole table: ocr advise", highlight=False, soft_wrap=True)
-
-
-def cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +64,14 @@ class Choice:
 def best_remedy(present: Pipeline, dataset: Any) -> str:
     """What the model of the pipeline ranks first, in words."""
     cached = dataset.cache is not None and dataset.cut.page
-    now = replace(present, demands=after_the_cut(present.demands, dataset)) if cached else present
-    choices = [Choice(f"data.num_workers={count}", replace(now, workers=count)) for count in (cores(), 2 * cores())]
+    now = replace(present, demands=after_the_cut(present.demands, dataset.cut)) if cached else present
+    choices = [
+        Choice(f"data.num_workers={count}", replace(now, workers=count))
+        for count in (usable_cores(), 2 * usable_cores())
+    ]
     if not cached:
-        choices.append(Choice("data.cache=auto", replace(now, demands=after_the_cut(now.demands, dataset))))
+        kept = Cut(page=True, maps=not dataset.transform.moves_geometry)
+        choices.append(Choice("data.cache=auto", replace(now, demands=after_the_cut(now.demands, kept))))
     if any(demand.resource == GIL for demand in now.demands) and not now.processes:
         choices.append(Choice("data.engine=processes", replace(now, processes=True)))
     before = now.predict()
@@ -81,11 +82,6 @@ def best_remedy(present: Pipeline, dataset: Any) -> str:
     return f"{best.setting} would make epochs {gain:.1f} times as fast, by what {PAGES} pages took here"
 
 
-def after_the_cut(demands: Sequence[Demand], dataset: Any) -> tuple[Demand, ...]:
+def after_the_cut(demands: Sequence[Demand], cut: Cut) -> tuple[Demand, ...]:
     """What is left to do of pages that are cached."""
-    fixed = {type(stage).__name__ for stage in dataset.transform.fixed} | set(BEFORE_THE_CUT)
-    random = {type(stage).__name__ for stage in dataset.transform.random}
-    kept = [demand for demand in demands if demand.name not in fixed or demand.name in random]
-    if dataset.cut.maps:
-        kept = [demand for demand in kept if demand.name != "targets"]
-    return tuple(kept)
+    return tuple(demand for demand in demands if demand.kind not in spared_kinds(cut))

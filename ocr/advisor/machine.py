@@ -42,7 +42,7 @@ def look_at_machine(cache_folder: Path) -> Machine:
     present = next(folder for folder in (cache_folder, *cache_folder.resolve().parents) if folder.exists())
     return Machine(
         processor=_processor(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=usable_cores(),
         memory_bytes=memory["MemTotal"],
         free_memory_bytes=memory["MemAvailable"],
         free_disk_bytes=shutil.disk_usage(present).free,
@@ -50,6 +50,11 @@ def look_at_machine(cache_folder: Path) -> Machine:
         system=f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         libraries={name: _version(name) for name in LIBRARIES},
     )
+
+
+def usable_cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory_info() -> dict[str, int]:

@@ -15,8 +15,8 @@ from ocr.advisor.figures import in_percent
 from ocr.advisor.profile_clock import DATA_KINDS, Clock, Figures, Step, one_opencv_thread
 from ocr.advisor.profile_model import Model
 from ocr.advisor.profile_steps import DataPath, find_device
+from ocr.datasets.build import build_dataset
 from ocr.errors import ConfigError, DataError
-from ocr.pipeline.build import build_dataset
 
 WHOLE = {"with polygons": True, "without polygons": False}
 Compose = Callable[[Sequence[str]], DictConfig]

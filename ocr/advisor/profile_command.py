@@ -40,8 +40,8 @@ def profile(
     from ocr.advisor.profile import profile as measure
     from ocr.advisor.profile_report import print_profile
     from ocr.advisor.results import result, write_result
-    from ocr.pipeline.build import compose_training
-    from ocr.pipeline.cache_folder import cache_root
+    from ocr.cache.folder import cache_root
+    from ocr.jobs.compose import compose_training
 
     console, settings = Console(), Settings(split, pages, repeats, sides, model)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

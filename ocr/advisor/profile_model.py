@@ -24,7 +24,7 @@ class Model:
     """The model of a config on a device, with the weights of its checkpoint or random ones."""
 
     def __init__(self, config: DictConfig, device: torch.device) -> None:
-        from ocr.tools.train import build_module, load_checkpoint
+        from ocr.jobs.train import build_module, load_checkpoint
 
         precision = _precision(str(config.trainer.precision), device)
         module = build_module(config)
@@ -87,7 +87,7 @@ class _Steps:
         return maps
 
     def _score(self, batch: Batch, found: Sequence[Any]) -> None:
-        from ocr.lightning_modules.ocr_pl import truth_on_page
+        from ocr.training.module import truth_on_page
 
         for page, detections in enumerate(found):
             self._module.hmean.update(detections.polygons, truth_on_page(batch, page))

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from ocr.advisor.profile_clock import Step, run_named
+from ocr.loader.buffers import BatchMemory, MemoryPool, Slot, check_size
 from ocr.pipeline.batch import Batch, collate, listed, lists, to_item
 from ocr.pipeline.device import Arrival
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.slots import BatchMemory, MemoryPool, Slot, check_size
 from ocr.pipeline.source import NO_POLYGONS
 from ocr.pipeline.stage import FixedStage, Stage
 

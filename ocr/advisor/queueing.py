@@ -34,6 +34,8 @@ class Demand:
     """What it is that only one can have."""
     contention: float = 1.0
     """How many times as long it takes as with one worker alone."""
+    kind: str = ""
+    """Which part of the path it is: source, fixed, random, targets, batch or device."""
 
 
 @dataclass(frozen=True, slots=True)

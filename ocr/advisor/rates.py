@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ COPIED_BYTES = 64 << 20
 MOST_FILES = 64
 
 
-def measure_rates(dataset: Any, folder: Path) -> dict[str, float]:
+def measure_rates(dataset: Any) -> dict[str, float]:
     """Bytes a second of the disk and of memory."""
     source = np.ones(COPIED_BYTES, dtype=np.uint8)
     target = np.ones_like(source)

@@ -16,6 +16,7 @@ import torch
 from ocr.advisor.profile_clock import Step, run_named
 from ocr.advisor.profile_steps import DataPath
 from ocr.advisor.queueing import DISK, GIL, Demand
+from ocr.pipeline.record import Cut
 
 SHORT_SECONDS = 0.0002
 """A stage that takes less is not worth the start of two threads, and holds up nobody."""
@@ -55,12 +56,18 @@ def measure_demands(dataset: Any, indices: Sequence[int], workers: int, cores: i
         return clock.demands(contended=workers > 1)
 
 
+def spared_kinds(cut: Cut) -> frozenset[str]:
+    """The parts of the path that pages of a cache have behind them."""
+    return frozenset([*("source", "fixed") * cut.page, *["targets"] * cut.maps])
+
+
 class _ScalingClock:
     """Calls each stage once, and then in several threads at once."""
 
     def __init__(self, pool: ThreadPoolExecutor, at_once: int) -> None:
         self._pool, self._at_once = pool, at_once
         self._alone: dict[str, list[tuple[float, float]]] = {}
+        self._kinds: dict[str, str] = {}
         self._together: dict[str, list[float]] = {}
         """Seconds of several at once, in seconds of one alone."""
         self._held: dict[str, list[float]] = {}
@@ -84,6 +91,7 @@ class _ScalingClock:
             result = run_named(step, *arguments)
 
         seconds, cpu = _time(call)
+        self._kinds[step.name] = step.kind
         self._alone.setdefault(step.name, []).append((seconds / pages, cpu / pages))
         if seconds > SHORT_SECONDS:
             again = lambda: run_named(step, *arguments)  # noqa: E731
@@ -140,11 +148,12 @@ class _ScalingClock:
         computes = busy > seconds / 2
         serial = self._interpreter_share(name) if computes else _waiting_share(together, self._at_once)
         if serial:
-            return Demand(name, seconds, busy, seconds * serial, GIL if computes else DISK)
+            resource = GIL if computes else DISK
+            return Demand(name, seconds, busy, seconds * serial, resource, kind=self._kinds[name])
         # Others on the memory bus, or on the same core, make everybody slower who computes.
         factor = max(1.0, median(together)) if contended and together else 1.0
         slowed = busy * factor + (seconds - busy)
-        return Demand(name, slowed, busy * factor, contention=slowed / max(1e-9, seconds))
+        return Demand(name, slowed, busy * factor, contention=slowed / max(1e-9, seconds), kind=self._kinds[name])
 
     def _interpreter_share(self, name: str) -> float:
         """How much of a stage holds the interpreter: beyond what one waits for a core anyway."""
@@ -181,8 +190,13 @@ def _burn_in_python() -> None:
 
 def choose_pages(dataset: Any, count: int) -> list[int]:
     """Pages of all sizes, in proportion: every n-th by the bytes of its file."""
-    source = dataset.source
-    sizes = [(signature.size if (signature := source.signature(index)) else 0, index) for index in range(len(source))]
+    sizes = [(size_of(dataset, index), index) for index in range(len(dataset))]
     places = np.unique(np.linspace(0, len(sizes) - 1, min(count, len(sizes))).round().astype(int))
     ordered = sorted(sizes)
     return [ordered[place][1] for place in places]
+
+
+def size_of(dataset: Any, index: int) -> int:
+    """Bytes of a page's file; 0 where it is gone."""
+    signature = dataset.source.signature(index)
+    return signature.size if signature else 0

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ocr.loader.batch_maker import BatchMaker
+from ocr.loader.worker_pool import WorkerPool
 from ocr.pipeline.batch import Batch
-from ocr.pipeline.batch_maker import BatchMaker
-from ocr.pipeline.crew import Crew
 
 AHEAD = 2
 ALARM_SECONDS = 60.0
@@ -36,11 +36,11 @@ def time_batches(
     best: Trial | None = None
     for _ in range(rounds):
         cpu, begin = time.process_time(), time.perf_counter()
-        crew = Crew(iter(plan), maker, max(1, workers), AHEAD, ALARM_SECONDS)
+        pool = WorkerPool(iter(plan), maker, max(1, workers), AHEAD, ALARM_SECONDS)
         try:
-            pages = sum(len(batch["images"]) if batch is not None else 0 for batch in crew.batches())
+            pages = sum(len(batch["images"]) if batch is not None else 0 for batch in pool.batches())
         finally:
-            crew.close()
+            pool.close()
         trial = Trial(time.perf_counter() - begin, time.process_time() - cpu, pages)
         best = trial if best is None or trial.seconds < best.seconds else best
     assert best is not None

@@ -4,18 +4,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ocr.datasets.collate import DBCollateFN as DBCollateFN
-    from ocr.datasets.dali_loader import DALIDataLoader as DALIDataLoader
-    from ocr.datasets.ocr_dataset import OCRDataset as OCRDataset
-    from ocr.datasets.ocr_webdataset import OCRWebDataset as OCRWebDataset
+    from ocr.dali.loader import DALIDataLoader as DALIDataLoader
+    from ocr.datasets.base import OCRDataset as OCRDataset
+    from ocr.datasets.db_collate_fn import DBCollateFN as DBCollateFN
     from ocr.datasets.transforms import DBTransforms as DBTransforms
+    from ocr.datasets.webdataset import OCRWebDataset as OCRWebDataset
 
 _HOMES = {
-    "DALIDataLoader": "ocr.datasets.dali_loader",
-    "DBCollateFN": "ocr.datasets.collate",
+    "DALIDataLoader": "ocr.dali.loader",
+    "DBCollateFN": "ocr.datasets.db_collate_fn",
     "DBTransforms": "ocr.datasets.transforms",
-    "OCRDataset": "ocr.datasets.ocr_dataset",
-    "OCRWebDataset": "ocr.datasets.ocr_webdataset",
+    "OCRDataset": "ocr.datasets.base",
+    "OCRWebDataset": "ocr.datasets.webdataset",
 }
 
 __all__ = ["DALIDataLoader", "DBCollateFN", "DBTransforms", "OCRDataset", "OCRWebDataset"]

@@ -7,9 +7,9 @@ from typing import Any
 import lightning
 from omegaconf import DictConfig, OmegaConf
 
+from ocr.datasets.build import build_dataset, make
 from ocr.errors import ConfigError
-from ocr.pipeline.build import build_dataset, make
-from ocr.pipeline.loader import Loader
+from ocr.loader.loader import Loader
 
 
 class OCRDataModule(lightning.LightningDataModule):
@@ -45,8 +45,8 @@ class OCRDataModule(lightning.LightningDataModule):
 
     def _dali_loader(self, split: str, batch_size: int, num_workers: int, device: Any, **settings: Any) -> Loader:
         # DALI is optional, and slow to import.
-        from ocr.datasets.dali_loader import DALIDataLoader
-        from ocr.datasets.dali_pipeline import ocr_pipeline
+        from ocr.dali.graph import ocr_pipeline
+        from ocr.dali.loader import DALIDataLoader
 
         dataset = self.dataset(split)
         pipeline = ocr_pipeline(

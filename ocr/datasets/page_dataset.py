@@ -18,18 +18,17 @@ from rich.console import Console
 from rich.progress import track
 from torch.utils.data import Dataset
 
+from ocr.cache.cache import Cache
 from ocr.datasets.cut import choose_cut
 from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_names
-from ocr.pipeline.batch import LISTED, STACKED, Batch, Item, as_batch, listed, to_item
-from ocr.pipeline.cache import Cache
+from ocr.loader.buffers import Slot
+from ocr.pipeline.batch import LISTED, STACKED, Batch, Item, are_consecutive, as_batch, listed, to_item
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.ledger import Ledger, rows_of
-from ocr.pipeline.order import are_neighbours
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.slots import Slot
 from ocr.pipeline.source import Source
 from ocr.pipeline.stage import FixedStage, run
 from ocr.pipeline.targets import StoredTargets, Targets
@@ -111,7 +110,7 @@ class PageDataset(Dataset[Item | None]):
 
     def can_view(self, indices: Sequence[int]) -> bool:
         """Whether a batch of these samples is a view of the cache as soon as it holds them."""
-        return self.cache is not None and not self.cache.stopped and self._holds_batches and are_neighbours(indices)
+        return self.cache is not None and not self.cache.stopped and self._holds_batches and are_consecutive(indices)
 
     def peek(self, indices: Sequence[int]) -> tuple[Batch, NDArray[np.int32]] | None:
         """A batch of neighbouring samples as views of the cache, and what to note of them when they are handed out.

@@ -16,7 +16,7 @@ from ocr.pipeline.batch import Batch, as_batch
 from ocr.pipeline.fingerprint import stages_digest
 from ocr.pipeline.ledger import rows_of
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.shard_source import ShardSource
+from ocr.shards.source import ShardSource
 
 
 class ShardDataset(PageDataset):

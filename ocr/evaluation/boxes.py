@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
-from ocr.evaluation.box_kernels import polygons_from_outlines, quads_from_outlines
-from ocr.geometry.outlines import binarize, blank_marks, trace_outlines
+from ocr.geometry.kernels.boxes import polygons_from_outlines, quads_from_outlines
+from ocr.geometry.kernels.outlines import binarize, blank_marks, trace_outlines
 from ocr.geometry.polygons import Polygons
 
 MapArray = torch.Tensor | NDArray[Any]

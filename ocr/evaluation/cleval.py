@@ -16,7 +16,7 @@ from torchmetrics import Metric
 from ocr.errors import ConfigError
 from ocr.evaluation.cleval_page import Counts, Page, Words
 from ocr.evaluation.cleval_words import relative_heights
-from ocr.geometry.overlap import Rings, Shapes, read_rings
+from ocr.geometry.kernels.overlap import Rings, Shapes, read_rings
 from ocr.geometry.polygons import Polygons
 
 # The text by which ICDAR ground truth marks a word that nobody can read.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ocr.evaluation.cleval_letters import count_read_letters, reading_order
 from ocr.evaluation.cleval_words import aspect_ratios, character_centers, corner_frames, guessed_lengths, stray_lengths
-from ocr.geometry.overlap import Rings, covered_points, shared_areas, touching_pairs
+from ocr.geometry.kernels.overlap import Rings, covered_points, shared_areas, touching_pairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.geometry.overlap import Rings
+from ocr.geometry.kernels.overlap import Rings
 
 # Text of unknown length counts at most this many characters.
 MAX_GUESSED_LENGTH = 10

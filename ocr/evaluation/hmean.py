@@ -11,7 +11,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from ocr.errors import ConfigError
-from ocr.geometry.overlap import Rings, Shapes, read_rings, ring_areas, shared_areas, touching_pairs
+from ocr.geometry.kernels.overlap import Rings, Shapes, read_rings, ring_areas, shared_areas, touching_pairs
 from ocr.geometry.polygons import Polygons
 
 

@@ -1,1 +1,1 @@
-"""Training, validation and prediction as Lightning modules and callbacks."""
+"""The given import path of the Lightning module, which lives in `ocr.training`."""

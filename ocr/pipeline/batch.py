@@ -42,6 +42,15 @@ LISTED = (
 )
 
 
+def are_consecutive(indices: Sequence[int]) -> bool:
+    """Whether samples lie side by side.
+
+    >>> are_consecutive([3, 4, 5]), are_consecutive([3, 5])
+    (True, False)
+    """
+    return list(indices) == list(range(indices[0], indices[0] + len(indices)))
+
+
 def to_item(sample: Sample, normalize: Normalize | None, targets: Targets | None) -> Item:
     """The dictionary of one page; `normalize=None` leaves a uint8 image as it is."""
     item: Item = {"image": image_tensor(sample.image, normalize), **listed(sample)}

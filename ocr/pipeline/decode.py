@@ -14,7 +14,7 @@ from PIL import Image
 
 from ocr.errors import ConfigError, ImageError
 from ocr.geometry.orientation import apply_orientation, frame_by_geometry, orientation_matrix, upright_size
-from ocr.pipeline.memory import keep_freed_memory
+from ocr.malloc import keep_freed_memory
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 

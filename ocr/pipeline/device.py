@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ocr.checks import POSITIVE, Range, check_numbers
 from ocr.errors import ConfigError
-from ocr.geometry.kernels import normalize_to_chw
-from ocr.pipeline.stage import POSITIVE, Range, check_numbers
+from ocr.geometry.kernels.maps import normalize_to_chw
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

@@ -6,11 +6,13 @@ import ast
 import hashlib
 import inspect
 import sys
+import time
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import resolve_name
 from types import ModuleType
+from typing import NamedTuple
 
 import xxhash
 
@@ -18,6 +20,25 @@ OPENCV_WHEELS = tuple(
     f"opencv-{contrib}python{headless}" for contrib in ("", "contrib-") for headless in ("", "-headless")
 )
 PIXEL_LIBRARIES = ("numpy", *OPENCV_WHEELS, "pillow", "simplejpeg", "pyclipper", "numba", "albumentations", "albucore")
+
+
+JUST_NOW_NS = 2_000_000_000
+
+
+class Signature(NamedTuple):
+    """What the file system tells of a file: any change of the file shows here, and so does a copy."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    def settled(self) -> Signature:
+        """As it is, or UNKNOWN where the file changed just now: it may change again within one tick of the clock."""
+        return self if time.time_ns() - max(self.mtime_ns, self.ctime_ns) > JUST_NOW_NS else UNKNOWN
+
+
+UNKNOWN = Signature(-1, 0, 0, 0)
 
 
 def digest(*parts: bytes | str) -> str:

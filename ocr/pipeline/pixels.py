@@ -9,8 +9,9 @@ import cv2
 import numpy as np
 import simplejpeg
 
+from ocr.checks import SHARE, Range
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import SHARE, Chance, Range
+from ocr.pipeline.stage import Chance
 
 # Pixels; a narrower Gaussian changes nothing.
 LEAST_SIGMA = 0.2

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from ocr.checks import SIDE, Range, check_numbers, check_word
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import SIDE, FixedStage, Range, check_numbers, check_word
+from ocr.pipeline.stage import FixedStage
 
 INTERPOLATIONS = {"linear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA, "cubic": cv2.INTER_CUBIC}
 POSITIONS = ("center", "top_left", "top_right", "bottom_left", "bottom_right")

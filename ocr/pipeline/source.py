@@ -13,8 +13,7 @@ from ocr.formats import read_annotations
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.formats.validate import to_polygons
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.fingerprint import digest
-from ocr.pipeline.layout import Signature
+from ocr.pipeline.fingerprint import Signature, digest
 from ocr.pipeline.sample import Sample
 
 ON_BAD_SAMPLE = ("raise", "skip")

@@ -11,13 +11,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from ocr.checks import POSITIVE, SIDE, Range, check_numbers
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.pixels import ColourJitter as ColourJitter
 from ocr.pipeline.pixels import JpegNoise as JpegNoise
 from ocr.pipeline.pixels import RandomBlur as RandomBlur
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import POSITIVE, SIDE, Chance, RandomStage, Range, Stage, check_numbers
+from ocr.pipeline.stage import Chance, RandomStage, Stage
 
 Matrix = NDArray[np.float64]
 

@@ -15,13 +15,14 @@ import numpy as np
 import pyclipper
 from numpy.typing import NDArray
 
+from ocr.checks import SHARE, Range, check_numbers
 from ocr.errors import ConfigError, MapError
 from ocr.formats.maps import map_file, read_maps
-from ocr.geometry.kernels import fill_upright_boxes, raise_border_band
+from ocr.geometry.kernels.maps import fill_upright_boxes, raise_border_band
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import digest, stages_digest
 from ocr.pipeline.sample import Maps, Sample
-from ocr.pipeline.stage import SHARE, FixedStage, Range, check_numbers
+from ocr.pipeline.stage import FixedStage
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from ocr.pipeline.targets import Targets, maps_fingerprint
 from ocr.tools.engine import check_engine, run_tasks
 
 if TYPE_CHECKING:  # Ray workers do without torch.
-    from ocr.datasets.ocr_dataset import OCRDataset
+    from ocr.datasets.base import OCRDataset
 
 CHUNK = 16
 """Pages a Ray worker gets at a time; a page takes it some 5 ms."""

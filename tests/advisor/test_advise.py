@@ -14,12 +14,12 @@ from hydra import compose, initialize_config_dir
 from ocr.advisor.advise import Advisor, Settings
 from ocr.advisor.advise_table import show, to_result, write_tuned
 from ocr.advisor.candidates import Candidate
-from ocr.advisor.queueing import Consumer, Demand, Pipeline
+from ocr.advisor.queueing import DISK, Consumer, Demand, Pipeline
 from ocr.advisor.remedies import Advice, Remedy, combine
 from ocr.advisor.results import read_result, write_result
 from ocr.advisor.scratch import temporary_folder
 from ocr.errors import ConfigError, DataError
-from ocr.pipeline.build import CONFIGS, compose_training
+from ocr.jobs.compose import CONFIGS, compose_training
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ("transforms.size=64", "model=lite", "model.channels=32", "trainer.accelerator=cpu")
@@ -134,6 +134,32 @@ def test_tuned_settings_have_the_last_word(tmp_path):
     assert (config.data.cache, config.data.num_workers) == ("prefix", 3)
     assert (config.transforms.normalize, config.trainer.precision) == ("host", "bf16-mixed")
     assert config.dataloaders.train_dataloader.num_workers == 3
+
+
+def test_pages_beyond_the_memory_come_from_the_disk(synthetic, tmp_path):
+    chief = advisor(synthetic, "data.cache=off")
+    chief.free_memory_bytes, chief.rates["disk_bytes_per_s"] = 1.0, 1e4
+    with temporary_folder(tmp_path) as folder:
+        advice = chief.advise(folder, lambda what: None)
+    found = advice.present.later
+    assert (found.bottleneck, found.stage) == (DISK, "disk")
+    assert found.epoch_seconds > 6 * chief.file_bytes / 1e4
+    assert "disk is the bottleneck" in advice.sentence.lower()
+
+
+def test_the_stages_behind_a_cache_keep_their_names(synthetic, tmp_path):
+    with temporary_folder(tmp_path) as folder:
+        small = "dataloaders.train_dataloader.batch_size=2"
+        advice = advisor(synthetic, small, split="train").advise(folder, lambda what: None)
+    names = [demand.name for demand in advice.present.later.pipeline.demands]
+    assert names[0] == "cache"
+    assert {"Warp", "targets", "slot"} <= set(names)
+    assert not {"source", "decode", "Letterbox"} & set(names)
+
+
+def test_dali_is_no_present_configuration(synthetic):
+    with pytest.raises(ConfigError, match="use_dali=true: DALI is tried beside"):
+        advisor(synthetic, "use_dali=true", "data.cache=off")
 
 
 def test_a_split_that_is_not_there_is_named(synthetic):

@@ -25,7 +25,7 @@ from ocr.advisor.results import read_result
 from ocr.advisor.scratch import temporary_folder
 from ocr.advisor.script import make_app
 from ocr.errors import ConfigError
-from ocr.pipeline.build import compose_training
+from ocr.jobs.compose import compose_training
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ("transforms.size=64", "dataloaders.val_dataloader.batch_size=2", "dataloaders.train_dataloader.batch_size=2")

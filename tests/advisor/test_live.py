@@ -3,14 +3,15 @@
 from pathlib import Path
 
 import pytest
-from artificial import Sleep, open_pages
+from artificial import open_pages
 from omegaconf import DictConfig
 from rich.console import Console
 
 from ocr.advisor.live import after_the_cut, best_remedy
 from ocr.advisor.queueing import GIL, Consumer, Demand, Pipeline
-from ocr.pipeline.build import compose_training
-from ocr.tools.train import train
+from ocr.jobs.compose import compose_training
+from ocr.jobs.train import train
+from ocr.pipeline.record import Cut
 
 TINY = (
     "model=lite",
@@ -53,20 +54,22 @@ def test_an_epoch_that_fills_the_cache_is_no_reason_to_advise(synthetic, tmp_pat
 @pytest.mark.parametrize(
     ("demand", "step", "workers", "words"),
     [
-        (Demand("decode", 0.01, 0.01), 0.0, 1, "data.cache=auto"),
-        (Demand("Warp", 0.01, 0.0), 0.0, 1, "data.num_workers="),
-        (Demand("Warp", 0.01, 0.01, 0.01, GIL), 0.0, 2, "data.engine=processes"),
-        (Demand("Warp", 0.01, 0.01), 1.0, 2, "no setting of the loader would change that"),
+        (Demand("decode", 0.01, 0.01, kind="fixed"), 0.0, 1, "data.cache=auto"),
+        (Demand("Warp", 0.01, 0.0, kind="random"), 0.0, 1, "data.num_workers="),
+        (Demand("Warp", 0.01, 0.01, 0.01, GIL, kind="random"), 0.0, 2, "data.engine=processes"),
+        (Demand("Warp", 0.01, 0.01, kind="random"), 1.0, 2, "no setting of the loader would change that"),
     ],
 )
 def test_what_the_model_of_the_pipeline_ranks_first_is_named(synthetic, monkeypatch, demand, step, workers, words):
-    monkeypatch.setattr("ocr.advisor.live.cores", lambda: 2)
+    monkeypatch.setattr("ocr.advisor.live.usable_cores", lambda: 2)
     dataset = open_pages(synthetic)
     line = Pipeline((demand, Demand("slot", 0.0001, 0.0001)), Consumer(step), 64, 8, workers, 2)
     assert words in best_remedy(line, dataset)
 
 
-def test_cached_pages_need_what_is_behind_the_cut(synthetic, tmp_path):
-    dataset = open_pages(synthetic, Sleep(0.001))
-    demands = [Demand(name, 1, 1) for name in ("source", "decode", "Letterbox", "Sleep", "targets", "slot", "batch")]
-    assert [one.name for one in after_the_cut(demands, dataset)] == ["targets", "slot", "batch"]
+def test_cached_pages_need_what_is_behind_the_cut():
+    kinds = ("source", "fixed", "random", "targets", "batch")
+    demands = [Demand(kind, 1, 1, kind=kind) for kind in kinds]
+    assert [one.name for one in after_the_cut(demands, Cut(page=True))] == ["random", "targets", "batch"]
+    assert [one.name for one in after_the_cut(demands, Cut(page=True, maps=True))] == ["random", "batch"]
+    assert len(after_the_cut(demands, Cut())) == 5

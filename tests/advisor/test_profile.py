@@ -21,7 +21,7 @@ from ocr.advisor.results import read_result
 from ocr.advisor.script import make_app
 from ocr.datasets import DBTransforms, OCRDataset, OCRWebDataset
 from ocr.errors import ConfigError, OutputError, StageError
-from ocr.pipeline.build import compose_training
+from ocr.jobs.compose import compose_training
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.rng import sample_generator

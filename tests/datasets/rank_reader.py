@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from test_ocr_webdataset import DEVICE, RANDOM, folder
+from test_webdataset import DEVICE, RANDOM, folder
 
 from ocr.datasets import OCRWebDataset
-from ocr.pipeline import Loader
+from ocr.loader import Loader
 from ocr.pipeline.fingerprint import content_digest
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from object_store import Line, s3_server
 from sameness import assert_same
-from test_ocr_webdataset import DEVICE, FIXED, RANDOM, folder, without_paths, write_shards
+from test_webdataset import DEVICE, FIXED, RANDOM, folder, without_paths, write_shards
 
 from ocr.datasets import OCRWebDataset
 from ocr.errors import DataError, MissingExtraError
-from ocr.formats import storage
-from ocr.pipeline import Loader
+from ocr.loader import Loader
+from ocr.shards import storage
 
 boto3 = pytest.importorskip("boto3")
 pytest.importorskip("s3fs")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from rank_reader import loaders, read
-from test_ocr_webdataset import folder, write_shards
+from test_webdataset import folder, write_shards
 from test_ocr_webstream import serve
 
 ROOT = Path(__file__).resolve().parents[2]

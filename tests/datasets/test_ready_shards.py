@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 from sameness import assert_same
-from test_ocr_webdataset import DEVICE, FIXED, RANDOM, folder, without_paths
+from test_webdataset import DEVICE, FIXED, RANDOM, folder, without_paths
 
 from ocr.datasets import OCRWebDataset
 from ocr.errors import ConfigError, DataError
-from ocr.formats.shards import Shard
-from ocr.formats.storage import Storage
-from ocr.pipeline import Loader
-from ocr.pipeline.shard_files import ShardFiles
+from ocr.loader import Loader
+from ocr.shards.files import ShardFiles
+from ocr.shards.index import Shard
+from ocr.shards.storage import Storage
 from ocr.tools.convert.report import convert
 from ocr.tools.convert.settings import ConvertSettings
 
@@ -74,7 +74,7 @@ def test_a_flipped_bit_in_a_ready_array_is_told_or_skipped(synthetic, tmp_path, 
 
 
 def test_shards_beyond_what_is_mapped_are_mapped_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("ocr.pipeline.shard_files.MOST_MAPPED", 2)
+    monkeypatch.setattr("ocr.shards.files.MOST_MAPPED", 2)
     urls = [str(tmp_path / f"{number}.tar") for number in range(5)]
     for number, url in enumerate(urls):
         Path(url).write_bytes(bytes([number]) * 100)

@@ -7,7 +7,7 @@ import torch
 
 from ocr.errors import ConfigError
 from ocr.evaluation import HmeanIoU
-from ocr.geometry.overlap import read_rings, ring_areas, shared_areas, touching_pairs
+from ocr.geometry.kernels.overlap import read_rings, ring_areas, shared_areas, touching_pairs
 from ocr.geometry.polygons import Polygons
 
 

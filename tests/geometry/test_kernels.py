@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ocr.geometry import kernels
-from ocr.geometry.kernels import fill_upright_boxes, normalize_to_chw, raise_border_band
+from ocr.geometry.kernels import maps as kernels
+from ocr.geometry.kernels.maps import fill_upright_boxes, normalize_to_chw, raise_border_band
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.targets import shrink
 

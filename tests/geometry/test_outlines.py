@@ -9,8 +9,8 @@ import pytest
 import shapely
 from numba.core.dispatcher import Dispatcher
 
-from ocr.evaluation import box_kernels
-from ocr.geometry import fill, offset, outlines, rectangle
+from ocr.geometry.kernels import boxes as box_kernels
+from ocr.geometry.kernels import fill, offset, outlines, rectangle
 
 MODULES = (fill, offset, outlines, rectangle, box_kernels)
 

@@ -16,8 +16,8 @@ from PIL import Image
 
 from ocr.errors import ConfigError, ImageError
 from ocr.geometry.polygons import Polygons
+from ocr.malloc import keep_freed_memory
 from ocr.pipeline.decode import ORIENTATION_TAG, Decode, decode_pixels, read_header
-from ocr.pipeline.memory import keep_freed_memory
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 

@@ -122,7 +122,7 @@ def test_a_stage_of_another_package_depends_on_the_one_it_extends(write_module):
 def test_the_maps_depend_on_the_kernels_that_draw_them():
     collected = {}
     fingerprint._collect("ocr.pipeline.targets", ("ocr",), collected)
-    assert {"ocr.geometry.kernels", "ocr.geometry.polygons", "ocr.pipeline.sample"} <= collected.keys()
+    assert {"ocr.geometry.kernels.maps", "ocr.geometry.polygons", "ocr.pipeline.sample"} <= collected.keys()
     assert not any(name.startswith(("torch", "ocr.datasets", "ocr.tools")) for name in collected)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from ocr.cache.folder import list_stores
+from ocr.cache.store import Store
 from ocr.cli import app
 from ocr.errors import ConfigError
-from ocr.pipeline.cache_folder import list_stores
-from ocr.pipeline.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = (

@@ -13,14 +13,14 @@ import pytest
 from sameness import assert_same
 from typer.testing import CliRunner, Result
 
+from ocr.cache.folder import disk_bytes, list_stores
+from ocr.cache.row_format import ROW_BYTES
+from ocr.cache.store import Store
 from ocr.cli import app
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.errors import ConfigError
-from ocr.pipeline.cache_folder import disk_bytes, list_stores
 from ocr.pipeline.device import Normalize
-from ocr.pipeline.layout import ROW_BYTES
 from ocr.pipeline.prefix import Letterbox
-from ocr.pipeline.store import Store
 from ocr.tools.cache.kept import find_caches
 from ocr.tools.cache.report import ago, in_bytes, share
 

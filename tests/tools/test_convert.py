@@ -14,10 +14,10 @@ from sameness import assert_same
 from ocr.datasets import DBTransforms, OCRDataset, OCRWebDataset
 from ocr.errors import ConfigError, DataError
 from ocr.formats.maps import write_maps
-from ocr.formats.shards import ShardIndex
 from ocr.pipeline.fingerprint import content_digest, stages_digest
 from ocr.pipeline.sample import Maps
 from ocr.pipeline.targets import maps_fingerprint
+from ocr.shards.index import ShardIndex
 from ocr.tools.convert.convert import convert_split
 from ocr.tools.convert.plan import cut_into_shards, make_plan
 from ocr.tools.convert.settings import ConvertSettings

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 from ocr.cli import app
 from ocr.errors import DataError
-from ocr.formats.shards import ShardIndex
+from ocr.shards.index import ShardIndex
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FORMS = [{}, {"maps": True}, {"ready": True}, {"ready_batches": 2}]

@@ -31,7 +31,7 @@ from engine_work import (
 )
 
 from ocr.errors import ConfigError, ImageError, MissingExtraError, StageError
-from ocr.pipeline.layout import JUST_NOW_NS
+from ocr.pipeline.fingerprint import JUST_NOW_NS
 from ocr.tools import engine as engines
 from ocr.tools.engine import run_tasks, started
 
@@ -238,7 +238,7 @@ def test_shards_are_the_same_of_every_engine_and_whoever_is_killed(ray_here, tra
 
 
 def fill_caches(data: Path, root: Path, engine: str) -> dict[str, bytes]:
-    from ocr.pipeline.cache_folder import list_stores
+    from ocr.cache.folder import list_stores
     from ocr.tools.cache.build import build
 
     assert build([f"dataset_base_path={data}", "transforms.size=64"], ["train", "val"], None, root, engine) == 0

@@ -18,11 +18,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
+from ocr.cache.cache import Cache
+from ocr.cache.folder import disk_bytes
+from ocr.datasets.build import build_dataset
 from ocr.datasets.page_dataset import PageDataset
 from ocr.errors import ConfigError
-from ocr.pipeline.build import build_dataset, compose_training
-from ocr.pipeline.cache import Cache
-from ocr.pipeline.cache_folder import disk_bytes
+from ocr.jobs.compose import compose_training
 from ocr.tools.cache.report import PLAIN, in_bytes, share
 from ocr.tools.engine import check_engine, run_tasks, started
 

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.prompt import Confirm
 
+from ocr.cache.folder import cache_root, parse_bytes, remove_remains
+from ocr.cache.store import remove_store
 from ocr.errors import ConfigError
-from ocr.pipeline.cache_folder import cache_root, parse_bytes, remove_remains
-from ocr.pipeline.store import remove_store
 from ocr.tools.cache.kept import Kept, describe, find_caches
 from ocr.tools.cache.report import PLAIN, ago, counted, in_bytes
 

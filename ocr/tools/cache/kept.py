@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ocr.cache.folder import disk_bytes, last_used, list_stores
+from ocr.cache.store import DamagedStoreError, Store
 from ocr.errors import ConfigError
-from ocr.pipeline.cache_folder import disk_bytes, last_used, list_stores
-from ocr.pipeline.store import DamagedStoreError, Store
 
 
 @dataclass(frozen=True, slots=True)

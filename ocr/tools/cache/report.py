@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ocr.pipeline.cache_folder import cache_root
+from ocr.cache.folder import cache_root
 from ocr.tools.cache.kept import Kept, describe
 
 PLAIN: Any = {"highlight": False, "soft_wrap": True}

@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
-from ocr.pipeline.cache_folder import cache_root
-from ocr.pipeline.layout import ROW_BYTES, Signature
-from ocr.pipeline.store import DamagedStoreError, Store, read_about, remove_store
+from ocr.cache.folder import cache_root
+from ocr.cache.row_format import ROW_BYTES
+from ocr.cache.store import DamagedStoreError, Store, read_about, remove_store
+from ocr.pipeline.fingerprint import Signature
 from ocr.tools.cache.kept import find_caches
 from ocr.tools.cache.report import PLAIN
 

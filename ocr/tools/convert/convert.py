@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ocr.atomic import remove_partial_files, replacing
 from ocr.errors import ConfigError, DataError, OutputError
-from ocr.formats.shards import ShardIndex, shard_name
+from ocr.shards.index import ShardIndex, shard_name
 from ocr.tools.convert.examine import Examination, check_shard
 from ocr.tools.convert.finished import (
     Finished,

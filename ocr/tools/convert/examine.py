@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from ocr.errors import DataError, MapError
 from ocr.formats.maps import read_fingerprint, read_maps
-from ocr.formats.shards import RAW, StoredSample, scan_tar
+from ocr.mapped_file import map_file
 from ocr.pipeline.fingerprint import content_digest
-from ocr.pipeline.mapping import map_file
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.shard_source import ARRAYS, as_array
 from ocr.pipeline.targets import maps_fingerprint
+from ocr.shards.index import RAW, StoredSample, scan_tar
+from ocr.shards.source import ARRAYS, as_array
 from ocr.tools.convert.finished import Finished, fits, is_untouched
 from ocr.tools.convert.members import dump, facts_of, geometry, take_apart
 from ocr.tools.convert.plan import ShardTask

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from ocr.atomic import replacing
 from ocr.errors import DataError
-from ocr.formats.shards import FORMAT, Shard, ShardIndex, StoredSample, index_name, shard_name
-from ocr.pipeline.fingerprint import digest
-from ocr.pipeline.layout import UNKNOWN, Signature
+from ocr.pipeline.fingerprint import UNKNOWN, Signature, digest
+from ocr.shards.index import FORMAT, Shard, ShardIndex, StoredSample, index_name, shard_name
 from ocr.tools.convert.plan import Plan, ShardTask, key_of
 
 _MOST_FOLLOWING = 4096

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError
 from ocr.formats.maps import NAMES
-from ocr.formats.shards import ALLOWED, MAX_MEMBER_BYTES, RAW, READY
 from ocr.pipeline.decode import Decode, read_header
 from ocr.pipeline.fingerprint import code_digest, digest, stages_digest
 from ocr.pipeline.record import Cut, arrays_digest, to_record
 from ocr.pipeline.sample import Maps, Sample
-from ocr.pipeline.shard_source import ARRAYS
 from ocr.pipeline.stage import FixedStage
 from ocr.pipeline.targets import Targets, maps_fingerprint
+from ocr.shards.index import ALLOWED, MAX_MEMBER_BYTES, RAW, READY
+from ocr.shards.source import ARRAYS
 
 IMAGE_EXTENSIONS = ALLOWED - {"json", "npz", "npy"}
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ocr.errors import ConfigError, DataError
-from ocr.formats.shards import KEY_DIGITS, RAW, READY, shard_name
+from ocr.loader.order import epoch_order
 from ocr.pipeline.decode import Decode
-from ocr.pipeline.order import epoch_order
 from ocr.pipeline.source import FolderSource
+from ocr.shards.index import KEY_DIGITS, RAW, READY, shard_name
 from ocr.tools.convert.members import Recipe, image_extension, take_apart
 from ocr.tools.convert.settings import ConvertSettings
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ocr.cache.folder import parse_bytes
 from ocr.errors import ConfigError
-from ocr.formats.shards import RAW, READY
-from ocr.pipeline.cache_folder import parse_bytes
+from ocr.shards.index import RAW, READY
 from ocr.tools.engine import check_engine
 
 SAMPLES_PER_SHARD = 1000

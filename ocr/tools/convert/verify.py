@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ocr.errors import DataError
-from ocr.formats.shards import ShardIndex
+from ocr.shards.index import ShardIndex
 from ocr.tools.convert.convert import progress_of, shard_files
 from ocr.tools.convert.examine import Examination, Problem, examine_shard, why_left_out
 from ocr.tools.convert.finished import index_path, read_index, source_digest, taken_from

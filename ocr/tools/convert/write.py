@@ -10,9 +10,8 @@ from typing import IO, cast
 
 from ocr.atomic import replacing
 from ocr.errors import ConfigError, DataError
-from ocr.formats.shards import Shard, StoredSample, end_tar, write_member
-from ocr.pipeline.fingerprint import content_digest
-from ocr.pipeline.layout import UNKNOWN, Signature
+from ocr.pipeline.fingerprint import UNKNOWN, Signature, content_digest
+from ocr.shards.index import Shard, StoredSample, end_tar, write_member
 from ocr.tools.convert.finished import Finished, Row, file_signature, write_done
 from ocr.tools.convert.members import Parts, put_together, take_apart
 from ocr.tools.convert.plan import ShardTask, key_of

@@ -1,0 +1,163 @@
+"""DALIDataLoader: the batches of every other loader, with pages that NVIDIA DALI decodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ocr.dali.graph import OCRPipeline, RefusedError
+from ocr.dali.maps import draw_on_device
+from ocr.dali.plan import Request
+from ocr.errors import ConfigError
+from ocr.loader.batch_maker import BatchMaker, Pending
+from ocr.loader.loader import Loader
+from ocr.pipeline.batch import Batch, Item, listed, lists
+from ocr.pipeline.stage import run
+
+MOVERS = 2
+"""Threads that hand batches to DALI: one waits for it, the other has the next one ready."""
+
+
+class DALIDataLoader(Loader):
+    """The batches of a pipeline's dataset: the order, epochs, ranks, last batch and resume of `ocr.pipeline.Loader`.
+
+    `pipeline` is what `ocr_pipeline` gives and `size` the number of its pages; `settings` are those of `Loader`. Pages
+    are read, and maps are drawn, in `num_workers` threads (the pipeline's own number), while DALI decodes in as many.
+    """
+
+    def __init__(
+        self,
+        pipeline: OCRPipeline,
+        size: int,
+        batch_size: int,
+        *,
+        num_workers: int | None = None,
+        collate_fn: Callable[[list[Item | None]], Batch | None] | None = None,
+        **settings: Any,
+    ) -> None:
+        if not isinstance(pipeline, OCRPipeline):
+            raise ConfigError(f"pipeline={pipeline!r} is not what ocr.dali.graph.ocr_pipeline gives")
+        if size != len(pipeline.dataset):
+            raise ConfigError(
+                f"size={size}, but the pipeline has {len(pipeline.dataset)} pages. Give size=len(dataset)"
+            )
+        if batch_size > pipeline.batch_size:
+            raise ConfigError(f"batch_size={batch_size} is more than the pipeline's batch_size={pipeline.batch_size}")
+        if settings.get("engine", "threads") != "threads":
+            raise ConfigError(
+                f"data.engine={settings['engine']}, but use_dali=true works in threads. Set data.engine=threads"
+            )
+        workers = pipeline.num_threads if num_workers is None else num_workers
+        movers = MOVERS if workers else 0
+        super().__init__(pipeline.dataset, batch_size, movers, collate_fn=collate_fn, **settings)
+        if collate_fn is not None and self._collate_items() is not None:
+            raise ConfigError(
+                f"use_dali=true draws the maps of {pipeline.dataset.targets!r}, but collate_fn wants others. "
+                "Give both the same shrink_ratio, thresh_min and thresh_max"
+            )
+        self.pipeline = pipeline
+        self._maker = DALIMaker(pipeline, workers, self._arrival.bring if self._arrival else None)
+
+    def __repr__(self) -> str:
+        return f"DALIDataLoader({len(self)} batches, batch_size={self.batch_size}) of {self.pipeline!r}"
+
+
+class DALIMaker(BatchMaker):
+    """Makes a batch in three steps: every page is read, DALI runs, every page gets its maps and its slot."""
+
+    def __init__(self, pipeline: OCRPipeline, workers: int, finish: Callable[[Batch], Batch] | None) -> None:
+        super().__init__(pipeline.dataset, None, finish)
+        self.pipeline, self.workers = pipeline, workers
+
+    def begin(self, pending: Pending) -> bool:
+        """Nothing is kept, so no batch is there at once."""
+        return False
+
+    def _item(self, pending: Pending, position: int) -> Item | None:
+        index = pending.indices[position]
+        request: Item | None = self.dataset._guard(index, self._request)
+        return request
+
+    def _request(self, index: int) -> Item:
+        return {"request": self.pipeline.clerk.request(index)}
+
+    def _assemble(self, pending: Pending) -> None:
+        places, images = self._run(pending)
+        if images is None:
+            return
+        requests = _present(pending)[1]
+        made = self._finish_pages(pending, places, requests, images)
+        kept = [number for number, item in enumerate(made) if item is not None]
+        if not kept or pending.memory is None:
+            return
+        batch = pending.memory.batch([places[number] for number in kept])
+        if not self.pipeline.plan.rest:
+            batch["images"] = images if len(kept) == len(made) else images[kept]
+        if self.pipeline.maps == "device":
+            samples = [requests[number].sample for number in kept]
+            batch |= draw_on_device(self.dataset.targets, samples, self.pipeline.device)
+        pending.batch = batch | lists([item for item in made if item is not None])
+        pending.memory = None
+
+    def _run(self, pending: Pending) -> tuple[list[int], torch.Tensor | None]:
+        """The places of the pages that are there, and their images; those that DALI refuses are decoded here."""
+        places, requests = _present(pending)
+        try:
+            return places, self.pipeline.run(requests) if requests else None
+        except RefusedError:
+            refused = self.pipeline.find_refused(requests)
+            if not refused:
+                raise
+        self.pipeline.clerk.refused.update(refused)
+        for place in places:
+            if pending.indices[place] in refused:
+                pending.items[place] = self._item(pending, place)
+        places, requests = _present(pending)
+        return places, self.pipeline.run(requests) if requests else None
+
+    def _finish_pages(
+        self, pending: Pending, places: list[int], requests: list[Request], images: torch.Tensor
+    ) -> list[Item | None]:
+        behind = self.pipeline.plan.rest
+        pages = images.permute(0, 2, 3, 1).numpy() if behind else [None] * len(requests)
+
+        def finish(number: int) -> Item | None:
+            request, place = requests[number], places[number]
+            item: Item | None = self.dataset._guard(
+                request.sample.index, lambda _: self._finish_page(pending, place, request, pages[number])
+            )
+            return item
+
+        if self.workers < 2 or len(requests) < 2:
+            return [finish(number) for number in range(len(requests))]
+        with ThreadPoolExecutor(self.workers) as pool:
+            return list(pool.map(finish, range(len(requests))))
+
+    def _finish_page(self, pending: Pending, place: int, request: Request, page: Any) -> Item:
+        """The stages behind DALI, then the maps."""
+        dataset, sample = self.dataset, request.sample
+        if page is not None:
+            sample = run(self.pipeline.plan.rest, replace(sample, image=page), request.rng)
+        slot = self._slot(pending, place, sample)
+        if page is not None:
+            slot.write_page(sample.image, dataset.transform.host_normalization)
+        if dataset._draw_maps is not dataset.targets and self.pipeline.maps == "host":
+            sample = dataset._with_maps(sample)
+            assert sample.maps is not None
+            slot.write_maps(sample.maps)
+        else:
+            if self.pipeline.maps == "host":
+                dataset.targets.draw(sample.polygons, sample.width, sample.height, sample.annotated, slot.maps)
+            sample = replace(sample, map_source="drawn")
+        dataset.ledger.record(sample)
+        return listed(sample)
+
+
+def _present(pending: Pending) -> tuple[list[int], list[Request]]:
+    """The pages that could be read, and their places in the batch."""
+    places = [place for place, item in enumerate(pending.items) if item is not None]
+    return places, [pending.items[place]["request"] for place in places]  # type: ignore[index]

@@ -1,0 +1,114 @@
+"""OCRWebDataset: tar shards, of this machine or an object store, as the dataset that their folder would be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.cache.folder import cache_root, parse_bytes
+from ocr.datasets.base import check_seed_and_targets
+from ocr.datasets.shard_dataset import ShardDataset
+from ocr.datasets.transforms import DBTransforms, as_transforms
+from ocr.datasets.webstream import OCRWebStream
+from ocr.errors import ConfigError
+from ocr.loader.order import epoch_order, shard_order
+from ocr.pipeline.source import ON_BAD_SAMPLE
+from ocr.pipeline.targets import Targets
+from ocr.shards.fetch_ahead import SHARDS_AHEAD
+from ocr.shards.find import can_be_opened, open_shards
+from ocr.shards.storage import Storage, expand, is_remote
+
+REMOTE_BUFFER = 1000
+
+
+class OCRWebDataset(ShardDataset):
+    """Pages of tar shards with their maps; see `PageDataset` for the settings that all sources share.
+
+    `tar_path` is a path, a URL that fsspec knows, a brace pattern, a glob or a list of them. With the index that
+    `ocr convert` writes, samples are read at random and an epoch resumes anywhere; remote shards without one become an
+    `OCRWebStream`. Shuffling goes from shard to shard: `shuffle_buffer` samples are shuffled together, by default all
+    where the shards are local, 1000 where they are not (fewer, where `shard_max_bytes` holds fewer).
+    """
+
+    def __new__(cls, tar_path: Any = None, *arguments: Any, **settings: Any) -> Any:
+        """The dataset, or a stream where nobody knows what is in the shards."""
+        if tar_path is not None:  # Workers get a copy, whose shards are known.
+            urls, storage = expand(tar_path), _storage(settings)
+            if not can_be_opened(urls, storage):
+                return OCRWebStream(urls, storage, *arguments, **_checked(settings))
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        tar_path: Any,
+        transform: DBTransforms,
+        *,
+        shard_folder: str | os.PathLike[str] | None = None,
+        shard_max_bytes: int | str | None = None,
+        tries: int = 5,
+        shuffle_buffer: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """`shard_folder`: where remote shards are kept, at most `shard_max_bytes`, each fetched in up to `tries`."""
+        transform = as_transforms(transform)
+        given = {"shard_folder": shard_folder, "shard_max_bytes": shard_max_bytes, "tries": tries}
+        storage = _storage(settings | given)
+        _checked(settings | {"shuffle_buffer": shuffle_buffer})
+        source = open_shards(expand(tar_path), storage)
+        super().__init__(source, transform, **settings)
+        self.shuffle_buffer, self._shards_ahead = shuffle_buffer, SHARDS_AHEAD
+        if any(is_remote(url) for url in source.urls):
+            self._fit_into(storage.max_bytes)
+
+    def epoch_order(self, seed: int, epoch: int, shuffle: bool) -> NDArray[np.int64]:
+        """The order of an epoch: from shard to shard, where not everything is shuffled together."""
+        if shuffle and self.shuffle_buffer is not None:
+            return shard_order(self.source.shard_of, seed, epoch, self.shuffle_buffer)
+        return epoch_order(len(self), seed, epoch, shuffle)
+
+    def expect(self, batches: Sequence[Sequence[int]]) -> None:
+        """The batches that will be asked for: their shards are fetched ahead."""
+        if batches:
+            shards = self.source.shard_of[np.concatenate(batches)]
+            self.source.files.expect(shards.tolist(), self._shards_ahead)
+
+    def _fit_into(self, max_bytes: int | None) -> None:
+        """As many samples are shuffled together as the shards hold that there is room for."""
+        wanted = self.shuffle_buffer or REMOTE_BUFFER
+        if max_bytes is not None:
+            shards = self.source.index.shards
+            fit = max_bytes // max(shard.bytes for shard in shards)
+            self._shards_ahead = min(SHARDS_AHEAD, fit // 2)
+            most = max(0, fit - self._shards_ahead - 1) * min(shard.samples for shard in shards) + 1
+            if self.shuffle_buffer is not None and self.shuffle_buffer > most > 1:
+                raise ConfigError(
+                    f"shards.shuffle_buffer={wanted} samples are in more shards than shards.max_bytes={max_bytes} "
+                    f"holds beside the next. Lower shuffle_buffer to {most}, or raise max_bytes"
+                )
+            wanted = min(wanted, most)
+        self.shuffle_buffer = wanted
+
+
+def _storage(settings: dict[str, Any]) -> Storage:
+    folder, most, tries = settings.get("shard_folder"), settings.get("shard_max_bytes"), settings.get("tries", 5)
+    if isinstance(tries, bool) or not isinstance(tries, int) or tries < 1:
+        raise ConfigError(f"shards.tries={tries!r} must be a whole number, 1 or more")
+    kept = Path(folder) if folder else cache_root(settings.get("cache_folder")) / "shards"
+    return Storage(kept, None if most is None else parse_bytes(most, "shards.max_bytes"), tries)
+
+
+def _checked(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings, when none of them is wrong; those of the storage are left out."""
+    targets: Targets | None = settings.get("targets")
+    check_seed_and_targets(settings.get("seed", 0), targets)
+    buffer, on_bad_sample = settings.get("shuffle_buffer"), settings.get("on_bad_sample", "raise")
+    if on_bad_sample not in ON_BAD_SAMPLE:
+        raise ConfigError(f"on_bad_sample={on_bad_sample!r} is not one of {', '.join(ON_BAD_SAMPLE)}")
+    if buffer is not None and (isinstance(buffer, bool) or not isinstance(buffer, int) or buffer < 1):
+        raise ConfigError(f"shards.shuffle_buffer={buffer!r} must be a whole number, 1 or more")
+    return {name: value for name, value in settings.items() if name not in ("shard_folder", "shard_max_bytes", "tries")}

@@ -1,0 +1,202 @@
+"""OCRWebStream: remote shards without an index, read one after the other as they arrive."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from ocr.datasets.shard_dataset import ShardDataset
+from ocr.datasets.transforms import DBTransforms, as_transforms
+from ocr.errors import DataError
+from ocr.loader.buffers import Slot
+from ocr.loader.stream_order import Handle
+from ocr.pipeline.batch import Item
+from ocr.pipeline.ledger import COUNTS
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.targets import Targets
+from ocr.shards.fetch_ahead import FetchAhead
+from ocr.shards.find import index_place, scan_index
+from ocr.shards.source import ShardSource
+from ocr.shards.storage import Storage
+
+log = logging.getLogger(__name__)
+STREAM_BUFFER = 1000
+_POSITION_BITS = 32
+
+
+class OCRWebStream(IterableDataset[Item]):
+    """Pages of shards of which nobody knows the samples until they are fetched; nothing is kept but the shards.
+
+    `ocr.pipeline.Loader` makes batches of it with any number of threads; iterated by itself, or in torch's DataLoader,
+    it gives the items of this worker of this rank. Without an index every node fetches all shards.
+    """
+
+    cache = None
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        storage: Storage,
+        transform: DBTransforms,
+        *,
+        shuffle_buffer: int | None = None,
+        seed: int = 0,
+        targets: Targets | None = None,
+        on_bad_sample: str = "raise",
+        cache: str = "off",
+        cache_folder: Any = None,
+        cache_max_bytes: Any = None,
+        **settings: Any,
+    ) -> None:
+        self.urls, self.storage = list(urls), storage
+        self.transform, self.targets = as_transforms(transform), targets or Targets()
+        self.shuffle_buffer, self.seed, self.on_bad_sample = shuffle_buffer, seed, on_bad_sample
+        self.epoch = 0
+        self.ledger = StreamLedger()
+        self._settings = settings | {"targets": self.targets, "seed": seed, "on_bad_sample": on_bad_sample}
+        self._parts: dict[int, _Part] = {}
+        self._lock = threading.Lock()
+        lost = "its length is not known and nothing is cached" if cache != "off" else "its length is not known"
+        log.info("%s is not there: the shards are streamed, %s", index_place(urls), lost)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"} | {"_parts": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[Item]:
+        worker, here = get_worker_info(), torch.distributed.is_available() and torch.distributed.is_initialized()
+        rank, ranks = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if here else (0, 1)
+        number, workers = (worker.id, worker.num_workers) if worker is not None else (0, 1)
+        share, shares = rank * workers + number, ranks * workers
+        for place, handle in enumerate(self.handles(self.seed, self.epoch, self.shuffle_buffer is not None)):
+            if place % shares != share:
+                self.forget([handle])
+            elif (item := self[handle]) is not None:
+                yield item
+
+    def handles(self, seed: int, epoch: int, shuffle: bool) -> Iterator[Handle]:
+        """All samples of an epoch as they arrive: whole shards at random, their samples shuffled in groups."""
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, epoch))))
+        order = rng.permutation(len(self.urls)).tolist() if shuffle else list(range(len(self.urls)))
+        enough = (self.shuffle_buffer or STREAM_BUFFER) if shuffle else 1
+        group: list[Handle] = []
+        ahead = FetchAhead(order, lambda shard: self.storage.local(self.urls[shard]))
+        try:
+            for shard in order:
+                ahead.reach(shard)
+                group += [shard << _POSITION_BITS | position for position in range(self._open(shard))]
+                if len(group) >= enough:
+                    yield from rng.permutation(group).tolist() if shuffle else group
+                    group = []
+            yield from rng.permutation(group).tolist() if shuffle else group
+        finally:
+            ahead.stop()
+
+    def __getitem__(self, handle: Handle) -> Item | None:  # type: ignore[override]
+        return self._made(handle, lambda part, position: part[position])
+
+    def write(self, handle: Handle, slot_for: Callable[[Sample], Slot]) -> Item | None:
+        """Put a sample into its slot of a batch; what is listed of it, None where it is skipped."""
+        return self._made(handle, lambda part, position: part.write(position, slot_for))
+
+    def forget(self, handles: Sequence[Handle]) -> None:
+        """These samples will not be asked for."""
+        for handle in handles:
+            self._count_off(handle >> _POSITION_BITS)
+
+    def peek(self, handles: Sequence[Handle]) -> None:
+        """No batch is there before it is made."""
+
+    def can_view(self, handles: Sequence[Handle]) -> bool:
+        """No batch is a view."""
+        return False
+
+    def set_epoch(self, epoch: int) -> None:
+        """Start an epoch: other random numbers, and the ledger empty."""
+        self.epoch = epoch
+        self._parts.clear()
+        self.ledger.reset()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.urls)} shards from {self.urls[0]}): {self.transform!r}"
+
+    def _made(self, handle: Handle, make: Callable[[ShardDataset, int], Item | None]) -> Item | None:
+        shard, position = handle >> _POSITION_BITS, handle & (1 << _POSITION_BITS) - 1
+        item = make(self._parts[shard].dataset, position)
+        self._count_off(shard)
+        return item
+
+    def _open(self, shard: int) -> int:
+        """How many samples are in a shard; none, where it cannot be read and that is allowed."""
+        url = self.urls[shard]
+        try:
+            index = scan_index([url], self.storage)
+        except DataError as error:
+            if self.on_bad_sample == "raise":
+                raise
+            log.warning("skipped a shard: %s", error)
+            self.ledger.left_out.append(url)
+            return 0
+        source = ShardSource(index, [url], self.storage, shard << _POSITION_BITS)
+        dataset = ShardDataset(source, self.transform, **self._settings)
+        dataset.set_epoch(self.epoch)
+        if len(source):
+            self._parts[shard] = _Part(dataset, len(source))
+        return len(source)
+
+    def _count_off(self, shard: int) -> None:
+        """One sample less to come; a shard that is done is let go."""
+        with self._lock:
+            part = self._parts.get(shard)
+            if part is None:
+                return
+            part.left -= 1
+            if not part.left:
+                self.ledger.add(part.dataset)
+                del self._parts[shard]
+
+
+@dataclass
+class _Part:
+    """A shard that is being read."""
+
+    dataset: ShardDataset
+    left: int
+
+
+class StreamLedger:
+    """What happened to the samples of the shards that are done."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start a new epoch."""
+        self.left_out: list[str] = []
+        self._counts: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
+        self._files: dict[str, list[str]] = {}
+
+    def add(self, dataset: ShardDataset) -> None:
+        """A shard is done."""
+        self._counts.update(dataset.ledger.totals())
+        for count in ("recovered", "skipped"):
+            self._files.setdefault(count, []).extend(dataset.ledger.files(count))
+
+    def totals(self) -> dict[str, int]:
+        """Sums over the epoch so far; a shard that cannot be read counts as one."""
+        return dict(self._counts) | {"skipped": self._counts["skipped"] + len(self.left_out)}
+
+    def files(self, count: str) -> list[str]:
+        """Names of the samples that contribute to one of the counts."""
+        return (self.left_out if count == "skipped" else []) + self._files.get(count, [])

@@ -1,0 +1,1 @@
+"""What `ocr train`, `test`, `predict` and `sweep` compose from the configs and run."""

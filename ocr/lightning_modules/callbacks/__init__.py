@@ -1,1 +1,0 @@
-"""What happens around the steps: the epoch's table, the progress bar, drawn predictions."""

@@ -1,0 +1,1 @@
+"""What happens around the training steps: reports, drawings, averages, interrupts."""

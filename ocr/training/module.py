@@ -1,0 +1,166 @@
+"""OCRPLModule: a detector, its loss and its scores as a Lightning module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import lightning
+import numpy as np
+import torch
+from torch import nn
+
+from ocr.datasets.data_module import OCRDataModule
+from ocr.errors import ConfigError, DataError
+from ocr.evaluation import CLEvalMetric, HmeanIoU
+from ocr.evaluation.boxes import BoxesFromMap, BoxPool, Detections
+from ocr.geometry.polygons import Polygons
+from ocr.models.detector import TextDetector
+from ocr.pipeline.batch import Batch
+from ocr.pipeline.device import Normalize
+from ocr.training.schedule import build_schedule
+from ocr.training.stopwatch import Stopwatch
+
+
+class OCRPLModule(lightning.LightningModule):
+    """Train and score a detector; boxes are found in threads while the model works on the next batch."""
+
+    def __init__(
+        self,
+        model: TextDetector,
+        loss: nn.Module,
+        boxes: BoxesFromMap,
+        optimizer: Any = None,
+        schedule: Mapping[str, Any] | None = None,
+        normalization: Normalize | None = None,
+        cleval: bool = False,
+    ) -> None:
+        super().__init__()
+        self.model, self.loss, self.boxes = model, loss, boxes
+        self.optimizer, self.schedule = optimizer, dict(schedule or {"name": "constant"})
+        self.normalization = normalization or Normalize()
+        self.hmean = HmeanIoU()
+        self.cleval = CLEvalMetric() if cleval else None
+        self.stopwatch = Stopwatch()
+        self.left_out = 0
+        self._pool: BoxPool | None = None
+        self._pages: list[Batch] = []
+
+    def on_after_batch_transfer(self, batch: Batch | None, dataloader_idx: int) -> Batch | None:
+        if batch is not None:
+            batch["images"] = self.normalization.on_device(batch["images"])
+        return batch
+
+    def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
+        with self.stopwatch.measure("forward"):
+            loss, parts = self.loss(self.model(batch["images"]), batch)
+        if not torch.isfinite(loss):
+            files = ", ".join(batch["image_filename"])
+            raise DataError(
+                f"the loss is {loss.item()} at step {self.global_step} (epoch {self.current_epoch}) on {files}. Look "
+                "at these pages with `ocr doctor`, lower optimizer.lr, or set trainer.precision=32-true"
+            )
+        size = len(batch["images"])
+        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
+        self.log_dict({f"train/loss_{name}": part for name, part in parts.items()}, batch_size=size)
+        result: torch.Tensor = loss
+        return result
+
+    def on_validation_epoch_start(self) -> None:
+        self._pool = BoxPool(self.boxes)
+        self.left_out = 0
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        assert self._pool is not None
+        with self.stopwatch.measure("forward"):
+            prediction = self.model(batch["images"], with_threshold=False)
+            prob_maps = prediction.prob_map.cpu()
+        with self.stopwatch.measure("boxes"):
+            self._pool.submit(prob_maps, batch["inverse_matrix"], batch["shape"])
+        self._pages.append(batch)
+        self._score(keep=1)
+
+    def on_validation_epoch_end(self) -> None:
+        assert self._pool is not None
+        self._score(keep=0)
+        self._close_pool()
+        with self.stopwatch.measure("scores"):
+            scores = {f"val/{name}": score for name, score in self.hmean.compute().items()}
+            if self.cleval is not None:
+                scores |= {
+                    f"val/cleval_{name}": score
+                    for name, score in self.cleval.compute().items()
+                    if name in ("det_p", "det_r", "det_h")
+                }
+        self.log_dict(scores, prog_bar=False, sync_dist=False, rank_zero_only=False)
+        self.hmean.reset()
+        if self.cleval is not None:
+            self.cleval.reset()
+
+    def on_exception(self, exception: BaseException) -> None:
+        self._close_pool()
+
+    # A test is a validation on another split.
+    on_test_epoch_start = on_validation_epoch_start
+    test_step = validation_step
+    on_test_epoch_end = on_validation_epoch_end
+
+    def predict_step(self, batch: Batch, batch_idx: int) -> list[Detections]:
+        maps = self.model(batch["images"], with_threshold=False).prob_map
+        return self.boxes.batch(maps, batch["inverse_matrix"], batch["shape"])
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.optimizer(self.model.parameters())
+        schedule = build_schedule(optimizer, steps=self._total_steps(), **self.schedule)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["architecture"] = dict(self.model.architecture)
+
+    def _total_steps(self) -> int:
+        trainer = self.trainer
+        data = getattr(trainer, "datamodule", None)
+        if trainer.max_steps > 0 or not isinstance(data, OCRDataModule):
+            return int(trainer.estimated_stepping_batches)
+        # Lightning's own estimate opens the loader before it knows where a resumed run stopped.
+        batches, limit = data.loader("train").batches, trainer.limit_train_batches
+        if batches is None and not isinstance(limit, int):
+            raise ConfigError(
+                "schedule: nobody knows how many pages are in shards without an index. Give the batches of an epoch, "
+                "trainer.limit_train_batches=N, or all steps, trainer.max_steps=N"
+            )
+        if isinstance(limit, int):
+            batches = limit if batches is None else min(batches, limit)
+        else:
+            batches = int((batches or 0) * limit)
+        return math.ceil(batches / trainer.accumulate_grad_batches) * int(trainer.max_epochs or 1)
+
+    def _score(self, keep: int) -> None:
+        assert self._pool is not None
+        pending = self._pool.drain(keep)
+        while len(self._pages) > keep:
+            with self.stopwatch.measure("boxes"):
+                found = next(pending)
+            with self.stopwatch.measure("scores"):
+                self._score_batch(self._pages.pop(0), found)
+
+    def _score_batch(self, batch: Batch, found: list[Detections]) -> None:
+        for page, detections in enumerate(found):
+            truth = truth_on_page(batch, page)
+            self.left_out += detections.left_out
+            self.hmean.update(detections.polygons, truth)
+            if self.cleval is not None:
+                self.cleval.update(detections.polygons, truth)
+
+    def _close_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.__exit__(None, None, None)
+            self._pool = None
+            self._pages.clear()
+
+
+def truth_on_page(batch: Batch, page: int) -> Polygons:
+    """The annotated polygons of a page of a batch, on the source page."""
+    polygons = Polygons.pack(batch["polygons"][page], batch["ignore"][page], batch["transcriptions"][page])
+    return polygons.moved(np.asarray(batch["inverse_matrix"][page]))

@@ -1,0 +1,73 @@
+"""Pages that DALI, or nobody, can decode: rescued and counted, left out, or named."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from test_dali_loader import ROUNDING, compare, load, open_split
+
+from ocr.errors import ImageError, StageError
+from ocr.loader import Loader
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.stage import RandomStage
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="DALI is for Linux")
+
+
+def spoil(data: Path, number: int, kind: str) -> str:
+    """Damage a page of the validation split; its name."""
+    name = list(json.loads((data / "jsons" / "val.json").read_text())["images"])[number]
+    file = data / "images" / "val" / name
+    stream = io.BytesIO()
+    Image.open(file).convert("RGB").save(stream, "JPEG", quality=90)
+    whole = stream.getvalue()
+    file.write_bytes({"cut": whole[: len(whole) // 2], "no end": whole[:-2], "text": b"no image"}[kind])
+    return name
+
+
+def test_a_page_that_dali_refuses_is_decoded_by_ours_and_counted(dataset_folder):
+    name = spoil(dataset_folder, 1, "no end")
+    settings = {"image_loading_config": {"scaled": "off"}}
+    expected = list(Loader(open_split(dataset_folder, **settings), 4))
+    dataset = open_split(dataset_folder, **settings)
+    loader = load(dataset, 4)
+    for _ in range(2):
+        assert compare(expected, list(loader)).max() < ROUNDING
+        assert dataset.ledger.files("recovered") == [name]
+    assert loader.pipeline.clerk.refused == {1}
+
+
+def test_a_broken_page_stops_the_loader_or_is_left_out_of_its_batch(dataset_folder):
+    names = [spoil(dataset_folder, 1, "cut"), spoil(dataset_folder, 2, "text")]
+    with pytest.raises(ImageError, match=names[0]):
+        list(load(open_split(dataset_folder), 2))
+    dataset = open_split(dataset_folder, on_bad_sample="skip")
+    found, expected = (list(make(dataset, 2)) for make in (load, Loader))
+    assert [batch["image_filename"] for batch in found] == [batch["image_filename"] for batch in expected]
+    assert [len(batch["images"]) for batch in found] == [1, 1, 2]
+    assert sorted(dataset.ledger.files("skipped")) == sorted(names)
+
+
+def test_a_batch_of_broken_pages_only_is_none(dataset_folder):
+    for number in range(2):
+        spoil(dataset_folder, number, "cut")
+    first, *others = load(open_split(dataset_folder, on_bad_sample="skip"), 2)
+    assert first is None
+    assert all(len(batch["images"]) == 2 for batch in others)
+
+
+class Fails(RandomStage):
+    """Fails on every page."""
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        raise RuntimeError("no luck")
+
+
+def test_a_stage_behind_dali_that_fails_names_its_page(synthetic):
+    dataset = open_split(synthetic, "train", Fails())
+    with pytest.raises(StageError, match=f"{dataset.source.names[0]}.*no luck"):
+        next(iter(load(dataset)))

@@ -1,0 +1,218 @@
+"""ocr_pipeline: what DALI decodes, what is decoded for it, what it refuses, and what it says."""
+
+import io
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from PIL import Image
+from test_dali_loader import GEOMETRY, ROUNDING, SIZE, compare, load, open_split, to_shards
+
+from ocr.dali import graph as dali_graph
+from ocr.dali import plan as dali_plan
+from ocr.dali.graph import RefusedError, ocr_pipeline
+from ocr.datasets import DBTransforms, OCRWebDataset
+from ocr.datasets.data_module import OCRDataModule
+from ocr.errors import ConfigError, MissingExtraError
+from ocr.loader import Loader
+from ocr.pipeline.device import Normalize
+from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.suffix import ColourJitter, RandomFlip, RandomWindow, TextAwareCrop
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="DALI is for Linux")
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+def config(data: Path, *overrides: str) -> Any:
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        small = [f"dataloaders.{split}_dataloader.batch_size=2" for split in ("train", "val")]
+        return compose("train", [f"dataset_base_path={data}", f"transforms.size={SIZE}", *small, *overrides])
+
+
+def write_pages(folder: Path, files: dict[str, bytes], points: list[list[int]]) -> Path:
+    """A validation split of these files, each with one word."""
+    (folder / "images" / "val").mkdir(parents=True)
+    (folder / "jsons").mkdir()
+    for name, data in files.items():
+        (folder / "images" / "val" / name).write_bytes(data)
+    pages = {name: {"words": {"1": {"points": points}}} for name in files}
+    (folder / "jsons" / "val.json").write_text(json.dumps({"images": pages}))
+    return folder
+
+
+def picture(mode: str = "RGB") -> Image.Image:
+    noise = np.random.default_rng(0).integers(0, 256, (150, 230, 3), dtype=np.uint8)
+    return Image.fromarray(cv2.GaussianBlur(noise, (0, 0), 2)).convert(mode)
+
+
+def encode(form: str, mode: str = "RGB", **settings: Any) -> bytes:
+    stream = io.BytesIO()
+    picture(mode).save(stream, form, **settings)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+@pytest.mark.parametrize("scaled", ["off", "auto"])
+def test_every_orientation_is_turned_upright_as_by_our_decoder(tmp_path, form, scaled):
+    files = {}
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        files[f"{orientation}.{form.lower()}"] = encode(form, exif=exif)
+    data = write_pages(tmp_path, files, [[20, 10], [120, 10], [120, 40], [20, 40]])
+    settings = {"image_loading_config": {"scaled": scaled}}
+    expected, found = (list(make(open_split(data, **settings), 8)) for make in (Loader, load))
+    assert found[0]["orientation"] == list(range(1, 9))
+    assert compare(expected, found).max() < (ROUNDING if scaled == "off" or form == "PNG" else 3)
+
+
+def test_an_orientation_that_only_our_reader_knows_is_honoured(tmp_path):
+    # Such pages are written by some scanners: the tag is in the XMP packet, not in EXIF.
+    packet = (
+        b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF><rdf:Description tiff:Orientation="6"/></rdf:RDF></x:xmpmeta>'
+    )
+    data = write_pages(tmp_path, {"a.jpg": encode("JPEG", xmp=packet)}, [[5, 5], [90, 5], [90, 25], [5, 25]])
+    settings = {"image_loading_config": {"scaled": "off"}}
+    expected, found = (list(make(open_split(data, **settings), 1)) for make in (Loader, load))
+    assert found[0]["orientation"] == [6]
+    assert compare(expected, found).max() < ROUNDING
+
+
+def test_formats_that_dali_is_not_given_have_our_own_pixels_and_are_counted(tmp_path):
+    sixteen = cv2.imencode(".png", np.asarray(picture("L")).astype(np.uint16) * 200)[1].tobytes()
+    files = {"a.webp": encode("WEBP"), "b.bmp": encode("BMP"), "c.tif": encode("TIFF"), "d.gif": encode("GIF", "P")}
+    files |= {
+        "e.jpg": encode("JPEG", "CMYK"),
+        "f.png": encode("PNG", "P"),
+        "g.png": encode("PNG", "RGBA"),
+        "h.png": sixteen,
+    }
+    data = write_pages(tmp_path, files, [[20, 10], [120, 10], [120, 40], [20, 40]])
+    settings = {
+        "image_loading_config": {"scaled": "off"},
+        "image_extensions": [".webp", ".bmp", ".tif", ".gif", ".jpg", ".png"],
+    }
+    dataset = open_split(data, **settings)
+    differences = compare(list(Loader(open_split(data, **settings), 8)), list(load(dataset, 8)))
+    assert differences[:4].max() == 0
+    assert differences.max() < 0.5
+    assert sorted(dataset.ledger.files("recovered")) == ["a.webp", "b.bmp", "c.tif", "d.gif"]
+
+
+def test_pages_too_large_for_a_batch_are_decoded_by_ours_and_not_called_damaged(synthetic, monkeypatch):
+    monkeypatch.setattr(dali_plan, "LARGEST_PIXELS", 1)
+    dataset = open_split(synthetic, "train", *GEOMETRY)
+    for suffix, most in (("host", 0), ("dali", ROUNDING)):
+        found = list(load(dataset, 4, suffix=suffix))
+        assert dataset.ledger.totals()["recovered"] == 0
+        assert compare(list(Loader(open_split(synthetic, "train", *GEOMETRY), 4)), found).max() <= most
+
+
+def test_stages_that_dali_has_not_run_behind_it(synthetic, caplog):
+    albumentations = pytest.importorskip("albumentations")
+    steps = [RandomFlip(), ColourJitter(p=1), albumentations.CLAHE(p=1), RandomFlip()]
+    settings = {"image_loading_config": {"scaled": "off"}}
+    loader = load(open_split(synthetic, "train", *steps, **settings), 4, suffix="dali")
+    assert [type(stage).__name__ for stage in loader.pipeline.plan.rest] == ["RandomAlbumentations", "Warp"]
+    assert "behind DALI the host runs CLAHE" in caplog.text
+    expected = list(Loader(open_split(synthetic, "train", *steps, **settings), 4))
+    assert compare(expected, list(loader)).max() < 2
+
+
+def test_an_error_of_dali_that_is_no_pages_fault_is_told_with_the_pages(synthetic):
+    pipeline = ocr_pipeline(open_split(synthetic), 2, device="cpu")
+    requests = [pipeline.clerk.request(0)]
+    requests[0].inputs["shape"] = np.array([-1, -1], dtype=np.int32)
+    with pytest.raises(RefusedError, match=f"DALI failed on {requests[0].sample.filename}"):
+        pipeline.run(requests)
+    assert pipeline.run([pipeline.clerk.request(0)]).shape == (1, 3, SIZE, SIZE)
+
+
+def test_without_dali_the_error_names_the_extra_and_the_setting_and_all_else_works(synthetic, monkeypatch):
+    monkeypatch.setitem(sys.modules, "nvidia.dali", None)
+    with pytest.raises(MissingExtraError, match=r"use_dali=true needs nvidia\.dali.*glyphfeed\[dali\]"):
+        OCRDataModule(config(synthetic, "use_dali=true")).loader("val")
+    assert len(list(OCRDataModule(config(synthetic)).loader("val"))) == 3
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_runs_on_the_cpu_and_says_so_once(synthetic, monkeypatch, caplog):
+    monkeypatch.setattr(dali_graph, "_said", set())
+    data = OCRDataModule(config(synthetic, "use_dali=true"))
+    for split in ("train", "val"):
+        assert data.loader(split).pipeline.device.type == "cpu"
+    assert [record.levelno for record in caplog.records if "no GPU here" in record.message] == [logging.WARNING]
+    caplog.clear()
+    OCRDataModule(config(synthetic, "use_dali=true", "dali.device=cpu")).loader("val")
+    assert not caplog.records
+    with pytest.raises(ConfigError, match=r"dali\.device=gpu, but torch sees no GPU"):
+        OCRDataModule(config(synthetic, "use_dali=true", "dali.device=gpu")).loader("val")
+    with pytest.raises(ConfigError, match=r"dali\.maps=device, but DALI runs on the CPU"):
+        OCRDataModule(config(synthetic, "use_dali=true", "dali.maps=device")).loader("val")
+
+
+def test_a_gpu_refuses_a_stage_that_dali_has_not(synthetic, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    albumentations = pytest.importorskip("albumentations")
+    with pytest.raises(ConfigError, match="no operator for CLAHE"):
+        ocr_pipeline(open_split(synthetic, "train", RandomFlip(), albumentations.CLAHE()))
+    with pytest.raises(ConfigError, match="no operator for Warp"):
+        ocr_pipeline(open_split(synthetic, "train", TextAwareCrop(), TextAwareCrop()))
+    pipeline = ocr_pipeline(open_split(synthetic, "train", *GEOMETRY, RandomWindow(64), ColourJitter()))
+    assert not pipeline.plan.rest
+    assert (pipeline.plan.side, pipeline.device.type) == (64, "cuda")
+
+
+def test_the_configs_read_folder_and_shards(synthetic, tmp_path):
+    for split in ("train", "val"):
+        to_shards(open_split(synthetic, split), split, tmp_path)
+    settings = ["use_dali=true", "dali.device=cpu", "data.cache=off"]
+    folder = OCRDataModule(config(synthetic, *settings))
+    shards = OCRDataModule(config(tmp_path, *settings, "data=webdataset"))
+    default = OCRDataModule(config(synthetic))
+    for split, batches in (("train", 4), ("val", 3)):
+        loaders = [data.loader(split) for data in (folder, shards, default)]
+        assert [len(loader) for loader in loaders] == [batches] * 3
+        names = [[batch["image_filename"] for batch in loader] for loader in loaders]
+        assert names[0] == names[1] == names[2]
+
+
+@pytest.mark.parametrize(
+    ("transforms", "complaint"),
+    [
+        ([], "begin with None"),
+        ([RandomFlip(), Letterbox(SIZE)], "a Letterbox must come first"),
+        ([Letterbox(SIZE, interpolation="area")], r"not linear.*transforms\.letterbox\.interpolation=linear"),
+    ],
+)
+def test_transforms_that_dali_cannot_begin_with_are_refused(synthetic, transforms, complaint):
+    dataset = open_split(synthetic)
+    dataset.transform = DBTransforms([*transforms, Normalize()])
+    with pytest.raises(ConfigError, match=complaint):
+        ocr_pipeline(dataset, device="cpu")
+
+
+def test_caches_ready_shards_and_unknown_words_are_refused(synthetic, tmp_path):
+    with pytest.raises(ConfigError, match=r"nothing to cache.*data\.cache=off"):
+        ocr_pipeline(open_split(synthetic, cache="auto", cache_folder=tmp_path / "cache"))
+    with pytest.raises(ConfigError, match=r"data\.cache=prefix, but use_dali=true"):
+        OCRDataModule(config(synthetic, "use_dali=true", "data.cache=prefix"))
+    preloaded = config(synthetic, "use_dali=true", "datasets.val_dataset.preload_images=true")
+    with pytest.raises(ConfigError, match="preload_images=false"):
+        OCRDataModule(preloaded).loader("val")
+    dataset = open_split(synthetic)
+    to_shards(dataset, "val", tmp_path / "ready", ready=True)
+    with pytest.raises(ConfigError, match="are decoded already"):
+        ocr_pipeline(OCRWebDataset(f"{tmp_path}/ready/val-*.tar", dataset.transform))
+    with pytest.raises(ConfigError, match="no dataset of known pages"):
+        ocr_pipeline([1, 2])  # type: ignore[arg-type]
+    for setting, value in (("device", "gpus"), ("suffix", "hosts"), ("maps", "devices")):
+        with pytest.raises(ConfigError, match=f"dali.{setting}='{value}': did you mean {value[:-1]}"):
+            ocr_pipeline(dataset, **{setting: value})

@@ -1,0 +1,253 @@
+"""DALIDataLoader: the batches of the default loader, in its order, for every source, rank and resume."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sameness import assert_same
+
+from ocr.dali.graph import ocr_pipeline
+from ocr.datasets import DALIDataLoader, DBCollateFN, DBTransforms, OCRDataset, OCRWebDataset
+from ocr.errors import ConfigError
+from ocr.loader import Loader, worker_pool
+from ocr.pipeline.device import Normalize
+from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.suffix import (
+    ColourJitter,
+    JpegNoise,
+    RandomBlur,
+    RandomFlip,
+    RandomRotate,
+    RandomScale,
+    RandomWindow,
+    TextAwareCrop,
+)
+from ocr.tools.convert.convert import convert_split
+from ocr.tools.convert.plan import make_plan
+from ocr.tools.convert.settings import ConvertSettings
+from ocr.tools.preprocess import preprocess_maps
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="DALI is for Linux")
+
+SIZE = 96
+GEOMETRY = (TextAwareCrop(p=0.8), RandomFlip(), RandomRotate(), RandomScale())
+COLOURS = (ColourJitter(p=0.8), RandomBlur(p=0.8), JpegNoise(p=0.8))
+TENSORS = ("images", "prob_maps", "thresh_maps", "prob_masks", "thresh_masks")
+# Levels of 255: the mean over a page, and over all pages. docs/dali.md states these.
+ROUNDING, WORST_PAGE, ALL_PAGES = 0.2, 8.0, 1.5
+# With a JPEG's traces and the like on top.
+AUGMENTED = 2.5
+
+
+def open_split(data: Path, split: str = "val", *random: Any, normalize: str = "device", **settings: Any) -> OCRDataset:
+    transform = DBTransforms([Letterbox(SIZE), *random, Normalize()], normalize=normalize)
+    return OCRDataset(data / "images" / split, data / "jsons" / f"{split}.json", transform, **settings)
+
+
+def load(dataset: Any, batch_size: int = 4, workers: int = 2, suffix: str = "auto", **settings: Any) -> DALIDataLoader:
+    pipeline = ocr_pipeline(dataset, batch_size, max(1, workers), device="cpu", suffix=suffix)
+    return DALIDataLoader(pipeline, len(dataset), batch_size, num_workers=workers, **settings)
+
+
+def compare(expected: list[Any], found: list[Any]) -> np.ndarray:
+    """Everything but pixels is the same; mean difference of each page's pixels, in levels of 255."""
+    differences: list[float] = []
+    for one, other in zip(expected, found, strict=True):
+        assert one.keys() == other.keys()
+        for name in TENSORS:
+            assert one[name].dtype == other[name].dtype
+            assert one[name].stride() == other[name].stride()
+        assert_same({**one, "images": 0}, {**other, "images": 0})
+        scale = 1 if one["images"].dtype == torch.uint8 else 58
+        differences += ((one["images"].float() - other["images"].float()).abs().mean(dim=(1, 2, 3)) * scale).tolist()
+    return np.array(differences)
+
+
+def to_shards(dataset: OCRDataset, split: str, out: Path, **settings: Any) -> str:
+    wanted = ConvertSettings(samples_per_shard=3, **settings)
+    convert_split(make_plan(dataset, split, out, wanted), wanted, show_progress=False)
+    return f"{out}/{split}-*.tar"
+
+
+@pytest.mark.parametrize("normalize", ["host", "device"])
+@pytest.mark.parametrize(("split", "random"), [("val", ()), ("train", (*GEOMETRY, *COLOURS))])
+def test_pixels_are_equal_within_rounding_and_all_else_exactly(synthetic, split, random, normalize):
+    settings = {"normalize": normalize, "image_loading_config": {"scaled": "off"}, "seed": 5}
+    order = {"shuffle": True, "seed": 5}
+    expected = list(Loader(open_split(synthetic, split, *random, **settings), 4, **order))
+    found = list(load(open_split(synthetic, split, *random, **settings), 4, **order))
+    assert len(found[-1]["images"]) == len(expected[-1]["images"])
+    # A JPEG's steps make much of a pixel that was rounded the other way.
+    assert compare(expected, found).max() < (AUGMENTED if random else ROUNDING)
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_pages_that_our_decoder_reduces_are_near_and_polygons_and_maps_the_same(synthetic, split):
+    random = GEOMETRY if split == "train" else ()
+    expected, found = (list(make(open_split(synthetic, split, *random), 3)) for make in (Loader, load))
+    differences = compare(expected, found)
+    assert differences.max() < WORST_PAGE
+    assert differences.mean() < ALL_PAGES
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_shards_give_the_batches_of_the_default_loader(synthetic, tmp_path, split):
+    random = (*GEOMETRY, *COLOURS) if split == "train" else ()
+    shards = to_shards(open_split(synthetic, split), split, tmp_path)
+    transform = open_split(synthetic, split, *random).transform
+    config = {"image_loading_config": {"scaled": "off"}}
+    expected, found = (
+        list(make(OCRWebDataset(shards, transform, **config), 4, shuffle=True)) for make in (Loader, load)
+    )
+    assert compare(expected, found).max() < (AUGMENTED if random else ROUNDING)
+    folder = list(load(open_split(synthetic, split, *random, **config), 4, shuffle=True))
+    for batch, same in zip(found, folder, strict=True):
+        assert_same({**batch, "image_path": 0}, {**same, "image_path": 0})
+
+
+@pytest.mark.parametrize(
+    "random",
+    [GEOMETRY, (RandomWindow(64),), (*GEOMETRY[1:], RandomWindow(64), *COLOURS), (*GEOMETRY, Letterbox(64)), COLOURS],
+    ids=["geometry", "window", "everything", "smaller", "colours"],
+)
+def test_random_stages_in_dali_give_the_pages_of_our_own(synthetic, random):
+    settings = {"image_loading_config": {"scaled": "off"}, "seed": 2}
+    expected = list(Loader(open_split(synthetic, "train", *random, **settings), 4))
+    loader = load(open_split(synthetic, "train", *random, **settings), 4, suffix="dali")
+    assert not loader.pipeline.plan.rest
+    assert compare(expected, list(loader)).max() < AUGMENTED
+
+
+def test_no_threads_of_our_own_give_the_same_batches(synthetic):
+    for suffix in ("host", "dali"):
+        batches = [
+            list(load(open_split(synthetic, "train", *GEOMETRY), 3, workers, suffix, shuffle=True))
+            for workers in (0, 1, 3)
+        ]
+        assert_same(batches[0], batches[1])
+        assert_same(batches[0], batches[2])
+
+
+def test_two_ranks_share_all_pages_without_loss_or_repetition(synthetic):
+    for shuffle in (False, True):
+        ranks = [
+            list(load(open_split(synthetic, "train"), 3, rank=rank, ranks=2, shuffle=shuffle)) for rank in range(2)
+        ]
+        assert len(ranks[0]) == len(ranks[1])
+        names = [name for batches in ranks for batch in batches for name in batch["image_filename"]]
+        assert sorted(names) == sorted(open_split(synthetic, "train").source.names)
+
+
+def test_a_batch_that_has_a_page_more_than_asked_for_is_made(synthetic):
+    # Three ranks with batches of one: eight pages are three, three and two.
+    loaders = [load(open_split(synthetic, "train"), 1, rank=rank, ranks=3) for rank in range(3)]
+    sizes = [[len(batch["images"]) for batch in loader] for loader in loaders]
+    assert [sum(pages) for pages in sizes] == [3, 3, 2]
+    assert max(map(max, sizes)) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_resumed_loader_goes_on_exactly(synthetic, workers):
+    random = (*GEOMETRY, *COLOURS)
+    whole = load(open_split(synthetic, "train", *random), 3, 2, shuffle=True)
+    expected = [list(whole) for _ in range(2)]
+    first = load(open_split(synthetic, "train", *random), 3, 2, shuffle=True)
+    list(first)
+    batches = iter(first)
+    next(batches)
+    state = first.state_dict()
+    del batches
+    assert state == {"epoch": 1, "batches": 1}
+    resumed = load(open_split(synthetic, "train", *random), 3, workers, shuffle=True)
+    resumed.load_state_dict(state)
+    assert_same(list(resumed), expected[1][1:])
+
+
+def test_every_pass_is_another_epoch_and_set_epoch_goes_back(synthetic):
+    loader = load(open_split(synthetic, "train", *GEOMETRY), 3, shuffle=True)
+    assert len(loader) == 3
+    first, second = list(loader), list(loader)
+    assert [len(batch["images"]) for batch in first] == [3, 3, 2]
+    assert [batch["image_filename"] for batch in first] != [batch["image_filename"] for batch in second]
+    loader.set_epoch(0)
+    assert_same(list(loader), first)
+    assert len(load(open_split(synthetic, "train"), 3, drop_last=True)) == 2
+
+
+def test_a_batch_that_is_still_held_never_changes(synthetic):
+    loader = load(open_split(synthetic, "train", *GEOMETRY), 2, shuffle=True)
+    held, copies = [], []
+    for _ in range(4):
+        for batch in loader:
+            held.append(batch)
+            copies.append({name: batch[name].clone() for name in TENSORS})
+    for batch, copy in zip(held, copies, strict=True):
+        assert_same({name: batch[name] for name in TENSORS}, copy)
+
+
+@pytest.mark.parametrize("random", [(), GEOMETRY])
+def test_batches_arrive_normalised_on_the_device(synthetic, random):
+    settings = {"image_loading_config": {"scaled": "off"}}
+    expected = list(Loader(open_split(synthetic, "val", *random, **settings), 4, device="cpu"))
+    found = list(load(open_split(synthetic, "val", *random, **settings), 4, device="cpu"))
+    assert expected[0]["images"].is_floating_point()
+    assert compare(expected, found).max() < ROUNDING
+
+
+def test_stored_maps_are_used(dataset_folder):
+    preprocess_maps(open_split(dataset_folder), show_progress=False)
+    dataset = open_split(dataset_folder)
+    found = list(load(dataset))
+    assert dataset.ledger.totals()["maps_stored"] == 6
+    assert_same([batch["thresh_maps"] for batch in found], [batch["thresh_maps"] for batch in Loader(dataset, 4)])
+
+
+def test_an_abandoned_pass_leaves_no_thread_of_ours(synthetic):
+    batches = iter(load(open_split(synthetic, "train"), 2))
+    next(batches)
+    batches.close()
+    assert not sum(not ended.is_set() for at_work in worker_pool._pools for ended in at_work._workers.values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"size": 5}, "size=5, but the pipeline has 6 pages"),
+        ({"batch_size": 9}, "batch_size=9 is more than the pipeline's batch_size=4"),
+        ({"engine": "processes"}, "data.engine=processes, but use_dali=true works in threads"),
+        ({"collate_fn": DBCollateFN(shrink_ratio=0.6)}, "collate_fn wants others"),
+        ({"pipeline": "none"}, "ocr_pipeline gives"),
+        ({"batches_ahead": 0}, "data.batches_ahead=0"),
+        ({"pin_memory": True}, "pin_memory"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(synthetic, settings, complaint):
+    pipeline = ocr_pipeline(open_split(synthetic), 4, device="cpu")
+    with pytest.raises(ConfigError, match=complaint):
+        DALIDataLoader(**{"pipeline": pipeline, "size": 6, "batch_size": 4, **settings})
+
+
+def test_printing_a_loader_shows_what_dali_does_and_what_comes_behind(synthetic):
+    shown = repr(load(open_split(synthetic, "train", *GEOMETRY, normalize="host")))
+    assert "DALIDataLoader(2 batches, batch_size=4) of DALI on cpu" in shown
+    assert shown.index("Letterbox") < shown.index("behind it: Warp")
+    assert "-> Normalize" in repr(load(open_split(synthetic, normalize="host")))
+
+
+@pytest.mark.receipts
+def test_real_receipts_stay_within_the_stated_tolerance(receipts, caplog):
+    caplog.set_level(logging.ERROR)
+    for scaled, all_pages, worst_page in (("off", 0.1, 0.2), ("auto", 1.0, 4.0)):
+        paths = receipts / "images" / "val", receipts / "jsons" / "val.json"
+        transform = DBTransforms([Letterbox(640), Normalize()], normalize="device")
+        expected, found = (
+            list(make(OCRDataset(*paths, transform, image_loading_config={"scaled": scaled}), 16))
+            for make in (Loader, load)
+        )
+        differences = compare(expected, found)
+        assert differences.mean() < all_pages
+        assert differences.max() < worst_page

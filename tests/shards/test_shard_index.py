@@ -1,0 +1,69 @@
+"""Tar shards: what is taken from them, and that damage is told and not passed over."""
+
+import io
+import tarfile
+
+import pytest
+
+from ocr.errors import DataError
+from ocr.shards.index import RAW, Shard, ShardIndex, StoredSample, end_tar, scan_tar, write_member
+
+
+def tar_of(*members: tuple[str, bytes]) -> bytearray:
+    stream = io.BytesIO()
+    for name, data in members:
+        write_member(stream, name, data)
+    end_tar(stream)
+    return bytearray(stream.getvalue())
+
+
+PAGES = tar_of(*((f"0000000{n}.{kind}", kind.encode() * 9) for n in range(3) for kind in ("jpg", "json")))
+
+
+def test_samples_are_found_with_the_place_of_their_members():
+    found = dict(scan_tar(io.BytesIO(PAGES), "a.tar"))
+    assert list(found) == ["00000000", "00000001", "00000002"]
+    start, size = found["00000001"]["json"]
+    assert PAGES[start : start + size] == b"json" * 9
+    with tarfile.open(fileobj=io.BytesIO(PAGES)) as tar:
+        assert len(tar.getnames()) == 6
+
+
+@pytest.mark.parametrize("offset", [20, 1024 + 20, 4096 + 130])
+def test_a_damaged_header_is_told_with_its_offset_and_no_sample_lost_in_silence(offset):
+    damaged = bytearray(PAGES)
+    damaged[offset] ^= 4
+    with pytest.raises(DataError, match=r"a\.tar: damaged behind offset \d+"):
+        list(scan_tar(io.BytesIO(damaged), "a.tar"))
+
+
+@pytest.mark.parametrize("length", [300, 1024 + 100, 2048 + 700])
+def test_a_tar_that_is_cut_short_is_told(length):
+    with pytest.raises(DataError, match=r"a\.tar"):
+        list(scan_tar(io.BytesIO(PAGES[:length]), "a.tar"))
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd.jpg", "../up.jpg", "a\\b.jpg", "code.pkl", "run.py", "x.pyd"])
+def test_what_is_no_plain_data_or_leaves_its_place_is_passed_over(name):
+    found = list(scan_tar(io.BytesIO(tar_of(("a.jpg", b"1"), (name, b"2"))), "a.tar"))
+    assert found == [("a", {"jpg": (512, 1)})]
+
+
+def test_links_and_devices_are_passed_over():
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        link = tarfile.TarInfo("a.jpg")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    stream.seek(0)
+    assert list(scan_tar(stream, "a.tar")) == []
+
+
+def test_an_index_comes_back_as_it_was_and_nonsense_is_refused():
+    sample = StoredSample("00000000", "ä.jpg", 0, {"jpg": (512, 3)}, "aa", "bb")
+    index = ShardIndex("val", RAW, True, "cc", "", (Shard("val-000000.tar", 10, "dd", 1),), (sample,))
+    assert ShardIndex.from_json(index.to_json(), "index") == index
+    other = index.to_json().replace('"ä.jpg",0', '"ä.jpg",1').replace('\\u00e4.jpg",0', '\\u00e4.jpg",1')
+    for text in ("", "[]", "{}", '{"format": 9}', other):
+        with pytest.raises(DataError, match="index"):
+            ShardIndex.from_json(text, "index")
