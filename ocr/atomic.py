@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from ocr.errors import GlyphFeedError, OutputError
+from ocr.system import has_ended
 
 
 @contextmanager
@@ -38,7 +39,7 @@ def remove_partial_files(folder: Path) -> int:
     removed = 0
     for partial in folder.glob(".*.partial") if folder.is_dir() else ():
         pid = partial.name.split(".")[-2].split("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc").exists():
+        if has_ended(pid):
             partial.unlink(missing_ok=True)
             removed += 1
     return removed

@@ -13,10 +13,10 @@ from ocr.errors import ConfigError, near_names
 
 
 class Range(NamedTuple):
-    """The finite numbers that a parameter may have.
+    """The finite numbers that a setting may have.
 
     >>> str(Range(0, 1, above=True))
-    'a number, above 0 and at most 1'
+    'a number > 0 and <= 1'
     >>> 0 in Range(0, 1, above=True), 1 in Range(0, 1), True in Range(0, 1), 1.0 in Range(0, 1, whole=True)
     (False, True, False, False)
     """
@@ -25,9 +25,9 @@ class Range(NamedTuple):
     high: float = inf
     whole: bool = False
     above: bool = False
-    """Without `low` itself."""
+    """Exclude `low` itself."""
     below: bool = False
-    """Without `high` itself."""
+    """Exclude `high` itself."""
 
     def __contains__(self, value: object) -> bool:
         # To Python a bool is a number; in a setting it is a mistake.
@@ -38,10 +38,10 @@ class Range(NamedTuple):
         return isfinite(number) and self.low <= number <= self.high and not on_open_end
 
     def __str__(self) -> str:
-        low = f"{'above' if self.above else 'at least'} {self.low}" if isfinite(self.low) else ""
-        high = f"{'below' if self.below else 'at most'} {self.high}" if isfinite(self.high) else ""
-        kind = "a whole number" if self.whole else "a number"
-        return ", ".join(filter(None, (kind, " and ".join(filter(None, (low, high))))))
+        low = f"{'>' if self.above else '>='} {self.low}" if isfinite(self.low) else ""
+        high = f"{'<' if self.below else '<='} {self.high}" if isfinite(self.high) else ""
+        bounds = " and ".join(filter(None, (low, high)))
+        return f"{'an integer' if self.whole else 'a number'} {bounds}".rstrip()
 
 
 SHARE = Range(0, 1)
@@ -50,18 +50,36 @@ POSITIVE = Range(0, above=True)
 
 
 def check_numbers(owner: object, **ranges: Range) -> None:
-    """Raise where a parameter of a frozen dataclass is no number of its range."""
+    """Raise if a parameter of a frozen dataclass is out of its range."""
     for name, allowed in ranges.items():
         value = getattr(owner, name)
         if value not in allowed:
             raise ConfigError(f"{type(owner).__name__}({name}={value!r}): {name} must be {allowed}")
         if isinstance(value, np.generic):
-            # A cache is found by the `repr` of its stages, which for NumPy's numbers is another.
+            # Caches are found by the `repr` of their stages, and NumPy numbers have a `repr` of their own.
             object.__setattr__(owner, name, value.item())
 
 
 def check_word(owner: object, name: str, known: Collection[str]) -> None:
-    """Raise where a parameter is none of the known words."""
+    """Raise if a parameter of a dataclass is not one of the known words."""
     value: Any = getattr(owner, name)
     if value not in tuple(known):
         raise ConfigError(f"{type(owner).__name__}({name}={value!r}): {near_names(str(value), list(known))}")
+
+
+def check_integer(setting: str, value: object, minimum: int = 0) -> None:
+    """Raise if a setting is not an integer from `minimum` on.
+
+    >>> check_integer("data.num_workers", -1)
+    Traceback (most recent call last):
+    ocr.errors.ConfigError: data.num_workers=-1 must be an integer >= 0
+    """
+    allowed = Range(minimum, whole=True)
+    if value not in allowed:
+        raise ConfigError(f"{setting}={value!r} must be {allowed}")
+
+
+def check_choice(setting: str, value: object, known: Collection[str]) -> None:
+    """Raise if a setting is not one of the known words."""
+    if value not in tuple(known):
+        raise ConfigError(f"{setting}={value!r}: {near_names(str(value), list(known))}")

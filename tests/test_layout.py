@@ -25,8 +25,8 @@ RANKS = [
     {"pipeline", "models", "evaluation"},
     {"formats"},
     {"geometry"},
-    {"atomic", "checks", "malloc", "mapped_file", "optional"},
-    {"errors"},
+    {"atomic", "checks", "malloc", "mapped_file", "optional", "units"},
+    {"errors", "system"},
 ]
 
 

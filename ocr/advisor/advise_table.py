@@ -17,7 +17,7 @@ from ocr.advisor.results import result
 from ocr.atomic import replacing
 from ocr.errors import ConfigError
 from ocr.tools.cache.kept import describe
-from ocr.tools.cache.report import in_bytes
+from ocr.units import format_bytes
 
 TUNABLE = ("data.", "decode.", "transforms.normalize", "trainer.precision", "use_dali")
 
@@ -62,7 +62,7 @@ def _remedies(advice: Advice, most: int) -> Table:
 
 def _row(remedy: Remedy, advice: Advice) -> list[str]:
     later, is_present = remedy.later, remedy is advice.present
-    kept = in_bytes(remedy.kept_bytes) if remedy.kept_bytes else ""
+    kept = format_bytes(remedy.kept_bytes) if remedy.kept_bytes else ""
     gain = "" if is_present else f"{remedy.gain:.2f} x"
     pays = "" if is_present else _in_epochs(remedy.payback_epochs(advice.present.later))
     speed = later.samples_per_second

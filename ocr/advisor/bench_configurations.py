@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ocr.errors import ConfigError, near_names
+from ocr.system import usable_cores
 
 BASELINE = "disk"
 NOTHING_KEPT: dict[str, str | bool] = {
@@ -93,7 +93,7 @@ def _by_precision() -> list[Configuration]:
 
 def default_workers() -> list[int]:
     """0, and powers of two up to the number of cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     return [0, *(1 << power for power in range(cores.bit_length()))]
 
 

@@ -7,6 +7,8 @@ import resource
 import time
 from contextlib import suppress
 
+from ocr.system import usable_cores
+
 
 class Others:
     """From when it is made: the share of the machine's cores that went to processes other than this and its own."""
@@ -21,7 +23,7 @@ class Others:
             return None
         (busy, own), (busy_before, own_before) = now, self._before
         others = (busy - busy_before) - (own - own_before)
-        return max(0.0, others / (spent * (os.cpu_count() or 1)))
+        return max(0.0, others / (spent * usable_cores()))
 
 
 def _cpu_seconds() -> tuple[float, float] | None:

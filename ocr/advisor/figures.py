@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ocr.units import format_bytes
+
 MISSING = "–"
-_BYTES = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 def number(found: Mapping[str, Any], key: str) -> float | None:
@@ -89,17 +90,8 @@ def in_ms(value: float | None) -> str:
 
 
 def in_bytes(value: float | None) -> str:
-    """A size as disks are sold.
-
-    >>> in_bytes(1_234_567_890), in_bytes(0)
-    ('1.2 GB', '0 B')
-    """
-    if value is None:
-        return MISSING
-    for unit, size in _BYTES:
-        if value >= 0.9995 * size:
-            return f"{value / size:.1f} {unit}" if value < 99.95 * size else f"{value / size:,.0f} {unit}"
-    return f"{value:.0f} B"
+    """A size in decimal units."""
+    return MISSING if value is None else format_bytes(value)
 
 
 def in_percent(value: float | None, signed: bool = False) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 import lightning
 from rich.console import Console
 
-from ocr.advisor.machine import usable_cores
 from ocr.advisor.queueing import GIL, Consumer, Demand, Pipeline
 from ocr.advisor.stages import choose_pages, measure_demands, spared_kinds
 from ocr.pipeline.record import Cut
+from ocr.system import usable_cores
 
 TOO_MUCH = 0.1
 PAGES = 8

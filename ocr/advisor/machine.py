@@ -10,6 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ocr.system import usable_cores
+
 LIBRARIES = ("torch", "numpy", "numba", "opencv-python-headless", "simplejpeg", "pillow", "lightning")
 
 
@@ -50,11 +52,6 @@ def look_at_machine(cache_folder: Path) -> Machine:
         system=f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         libraries={name: _version(name) for name in LIBRARIES},
     )
-
-
-def usable_cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory_info() -> dict[str, int]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ocr.system import has_ended
+
 PREFIX = "bench-"
 
 
@@ -18,7 +20,7 @@ def temporary_folder(where: Path) -> Iterator[Path]:
     where.mkdir(parents=True, exist_ok=True)
     for left in where.glob(f"{PREFIX}*-*"):
         owner = left.name.removeprefix(PREFIX).split("-")[0]
-        if owner.isdigit() and Path("/proc").exists() and not Path(f"/proc/{owner}").exists():
+        if has_ended(owner):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=where))
     try:

@@ -14,13 +14,13 @@ from itertools import count
 from pathlib import Path
 
 from ocr.cache.store import DamagedStoreError, Store, remove_store, unlink_files
-from ocr.errors import ConfigError
+from ocr.system import free_memory, has_ended
+from ocr.units import parse_bytes
 
 log = logging.getLogger(__name__)
 AUTO_SHARE = 0.4
 """Of free memory and of the free disk, for each dataset: training and validation together leave a fifth."""
 _NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}-[0-9]+")
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def cache_root(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -29,21 +29,6 @@ def cache_root(folder: str | os.PathLike[str] | None = None) -> Path:
     if given:
         return Path(given).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glyphfeed"
-
-
-def parse_bytes(value: int | str, setting: str = "cache.max_bytes") -> int:
-    """A number of bytes, with a unit if it has one.
-
-    >>> parse_bytes("1.5GB"), parse_bytes(1000)
-    (1500000000, 1000)
-    """
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?)i?b?\s*", str(value), flags=re.IGNORECASE)
-    try:
-        if found is None or isinstance(value, bool):
-            raise ValueError
-        return int(float(found[1]) * _UNITS[found[2].lower()])
-    except ValueError:
-        raise ConfigError(f"{setting}={value!r} is neither auto nor a number of bytes, such as 20GB") from None
 
 
 class Budget:
@@ -66,15 +51,6 @@ class Budget:
             if self._limit is None:
                 self._limit = int(AUTO_SHARE * min(free_memory(), free_disk))
         return self._limit
-
-
-def free_memory() -> int:
-    """Bytes that programs could have, caches of files included."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def find_store(root: Path, name: str, is_ours: Callable[[Store], bool]) -> tuple[Store | None, Path]:
@@ -132,7 +108,7 @@ def remove_remains(root: Path) -> int:
     freed = 0
     for folder in root.glob(".*.partial"):
         process = folder.name.split(".")[-2].split("-")[0]
-        if process.isdigit() and Path("/proc").exists() and not Path(f"/proc/{process}").exists():
+        if has_ended(process):
             freed += disk_bytes(folder)
             with suppress(OSError):  # Of somebody else.
                 unlink_files(folder)

@@ -32,6 +32,7 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import Source
 from ocr.pipeline.stage import FixedStage, run
 from ocr.pipeline.targets import StoredTargets, Targets
+from ocr.system import usable_cores
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +183,7 @@ class PageDataset(Dataset[Item | None]):
         if self.cache is None:
             return outcomes
         silent = not Console().is_terminal
-        with closing(self.cache.fill(self.keep, threads or os.cpu_count() or 1)) as made:
+        with closing(self.cache.fill(self.keep, threads or usable_cores())) as made:
             for outcome in track(made, title, total=len(self), transient=True, disable=silent):
                 outcomes[outcome or "skipped"] += 1
         return outcomes

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.cache.folder import cache_root, parse_bytes
+from ocr.cache.folder import cache_root
 from ocr.datasets.base import check_seed_and_targets
 from ocr.datasets.shard_dataset import ShardDataset
 from ocr.datasets.transforms import DBTransforms, as_transforms
@@ -22,6 +22,7 @@ from ocr.pipeline.targets import Targets
 from ocr.shards.fetch_ahead import SHARDS_AHEAD
 from ocr.shards.find import can_be_opened, open_shards
 from ocr.shards.storage import Storage, expand, is_remote
+from ocr.units import parse_bytes
 
 REMOTE_BUFFER = 1000
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 import ocr
 from ocr.errors import ConfigError, StageError, near_names
 from ocr.optional import require
+from ocr.system import usable_cores
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -113,7 +114,7 @@ class _Threads(_Crew):
 
     def __init__(self, function: Callable[[Any], Any], workers: int | None) -> None:
         self.function = function
-        self.workers = workers or os.cpu_count() or 1
+        self.workers = workers or usable_cores()
         self.most_chunks = CHUNKS_A_WORKER * self.workers
         self.pending = {}
         self.stopped = False

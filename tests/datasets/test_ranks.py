@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rank_reader import loaders, read
 from test_webdataset import folder, write_shards
-from test_ocr_webstream import serve
+from test_webstream import serve
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent

@@ -55,15 +55,15 @@ def test_a_mirrored_view_of_a_page_is_normalised_like_its_copy() -> None:
         ({"std": (0.2, 0.2, 0.2, 0.2)}, "three channels"),
         (
             {"std": (0.2, 0.0, 0.2)},
-            r"Normalize\(std=\(0.2, 0.0, 0.2\)\): three channels are needed, each a number, above 0",
+            r"Normalize\(std=\(0.2, 0.0, 0.2\)\): three channels are needed, each a number > 0",
         ),
-        ({"std": (0.2, float("nan"), 0.2)}, "three channels.*above 0"),
+        ({"std": (0.2, float("nan"), 0.2)}, "three channels.*> 0"),
         ({"std": np.float64(0.2)}, "three channels"),
         ({"mean": "abc"}, "mean='abc'.*three channels"),
         ({"mean": None}, "mean=None.*three channels"),
         ({"mean": (0.5, "x", 0.5)}, "three channels"),
-        ({"max_pixel_value": "x"}, "max_pixel_value='x'.*a number, above 0"),
-        ({"max_pixel_value": 0.0}, "max_pixel_value=0.0.*above 0"),
+        ({"max_pixel_value": "x"}, "max_pixel_value='x'.*> 0"),
+        ({"max_pixel_value": 0.0}, "max_pixel_value=0.0.*> 0"),
     ],
 )
 def test_a_normalisation_that_cannot_work_is_refused(parameters: dict[str, object], message: str) -> None:

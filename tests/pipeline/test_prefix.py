@@ -141,12 +141,12 @@ def test_a_float_page_stays_float() -> None:
 @pytest.mark.parametrize(
     ("settings_given", "message"),
     [
-        ({"size": 0}, r"size=0.*at least 1"),
-        ({"size": 640.5}, r"Letterbox\(size=640.5\): size must be a whole number, at least 1"),
+        ({"size": 0}, r"size=0.*>= 1"),
+        ({"size": 640.5}, r"Letterbox\(size=640.5\): size must be an integer >= 1"),
         ({"size": "abc"}, "size='abc'"),
         ({"size": None}, "size=None"),
         ({"size": True}, "size=True"),
-        ({"fill": 300}, r"Letterbox\(fill=300\): fill must be a whole number, at least 0 and at most 255"),
+        ({"fill": 300}, r"Letterbox\(fill=300\): fill must be an integer >= 0 and <= 255"),
         ({"fill": -1}, "fill=-1"),
         ({"fill": 1.5}, "fill=1.5"),
         ({"position": None}, "position=None.*Known: .*center"),

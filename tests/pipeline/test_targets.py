@@ -279,13 +279,13 @@ def test_a_page_that_nobody_annotated_teaches_nothing() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"shrink_ratio": 1.0}, r"Targets\(shrink_ratio=1.0\): shrink_ratio must be a number, above 0 and below 1"),
+        ({"shrink_ratio": 1.0}, r"Targets\(shrink_ratio=1.0\): shrink_ratio must be a number > 0 and < 1"),
         ({"shrink_ratio": 0.0}, "shrink_ratio=0.0"),
         ({"shrink_ratio": "x"}, "shrink_ratio='x'"),
         ({"thresh_min": 0.7, "thresh_max": 0.3}, "thresh_min=0.7, thresh_max=0.3.*thresh_min < thresh_max"),
-        ({"thresh_max": 1.2}, "thresh_max=1.2.*at least 0 and at most 1"),
+        ({"thresh_max": 1.2}, "thresh_max=1.2.*>= 0 and <= 1"),
         ({"thresh_min": None}, "thresh_min=None"),
-        ({"min_text_size": "abc"}, "min_text_size='abc'.*a number, at least 0"),
+        ({"min_text_size": "abc"}, "min_text_size='abc'.*>= 0"),
         ({"min_text_size": -1}, "min_text_size=-1"),
         ({"min_text_size": float("nan")}, "min_text_size=nan"),
     ],

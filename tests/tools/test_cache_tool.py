@@ -22,7 +22,8 @@ from ocr.errors import ConfigError
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
 from ocr.tools.cache.kept import find_caches
-from ocr.tools.cache.report import ago, in_bytes, share
+from ocr.tools.cache.report import ago, share
+from ocr.units import format_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY = 86400
@@ -102,7 +103,7 @@ def test_the_list_tells_all_of_a_cache_within_80_columns(synthetic, root):
     lines = ocr("ls", "--folder", root).splitlines()
     assert max(map(len, lines)) <= 80
     text = "".join("".join(lines).split())
-    for word in (short(folder), "floatpage+maps,96x96", "6/6", "100%", in_bytes(disk_bytes(folder)), "3daysago"):
+    for word in (short(folder), "floatpage+maps,96x96", "6/6", "100%", format_bytes(disk_bytes(folder)), "3daysago"):
         assert word.replace(" ", "") in text
     assert "justnow" in text
     assert "total1cachein" in text

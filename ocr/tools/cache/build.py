@@ -24,8 +24,9 @@ from ocr.datasets.build import build_dataset
 from ocr.datasets.page_dataset import PageDataset
 from ocr.errors import ConfigError
 from ocr.jobs.compose import compose_training
-from ocr.tools.cache.report import PLAIN, in_bytes, share
+from ocr.tools.cache.report import PLAIN, share
 from ocr.tools.engine import check_engine, run_tasks, started
+from ocr.units import format_bytes
 
 CHUNK = 8
 """Pages a Ray worker gets at a time; a page takes it some 10 ms."""
@@ -124,7 +125,7 @@ def _settings_of(config: DictConfig, split: str) -> str:
 def _print_built(built: Built, console: Console) -> None:
     pages = f"{built.pages} pages in {built.seconds:.1f} s ({built.pages / built.seconds:.0f} pages/s)"
     console.print(f"{escape(built.split)}: {pages}, {built.hits} hits, {built.misses} misses", **PLAIN)
-    size = f"covers {share(built.ready, built.pages)}, {in_bytes(built.disk_bytes)}"
+    size = f"covers {share(built.ready, built.pages)}, {format_bytes(built.disk_bytes)}"
     console.print(f"  {size}: {escape(str(built.folder))}", **PLAIN)
 
 

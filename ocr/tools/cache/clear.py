@@ -12,11 +12,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.prompt import Confirm
 
-from ocr.cache.folder import cache_root, parse_bytes, remove_remains
+from ocr.cache.folder import cache_root, remove_remains
 from ocr.cache.store import remove_store
 from ocr.errors import ConfigError
 from ocr.tools.cache.kept import Kept, describe, find_caches
-from ocr.tools.cache.report import PLAIN, ago, counted, in_bytes
+from ocr.tools.cache.report import PLAIN, ago, counted
+from ocr.units import format_bytes, parse_bytes
 
 _DAY_SECONDS = 86400
 
@@ -44,7 +45,7 @@ def clear(
         return 1
     removed = list(_remove(chosen, console))
     remains = remove_remains(root)
-    freed = [_sum(removed)] * bool(removed) + [f"{in_bytes(remains)} that killed processes left"] * bool(remains)
+    freed = [_sum(removed)] * bool(removed) + [f"{format_bytes(remains)} that killed processes left"] * bool(remains)
     left = _sum([cache for cache in caches if cache not in removed])
     done = f"freed {' and '.join(freed)}" if freed else "nothing to remove"
     console.print(f"{done}; {left} stay in {escape(str(root))}", **PLAIN)
@@ -91,8 +92,8 @@ def _remove(caches: Sequence[Kept], console: Console) -> list[Kept]:
 
 def _line(cache: Kept) -> str:
     where = cache.dataset or str(cache.folder)
-    return f"{cache.name}, {in_bytes(cache.disk_bytes)}, used {ago(cache.last_used)}: {escape(where)}"
+    return f"{cache.name}, {format_bytes(cache.disk_bytes)}, used {ago(cache.last_used)}: {escape(where)}"
 
 
 def _sum(caches: Sequence[Kept]) -> str:
-    return f"{counted(len(caches))}, {in_bytes(sum(cache.disk_bytes for cache in caches))}"
+    return f"{counted(len(caches))}, {format_bytes(sum(cache.disk_bytes for cache in caches))}"

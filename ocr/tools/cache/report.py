@@ -16,11 +16,11 @@ from rich.table import Table
 
 from ocr.cache.folder import cache_root
 from ocr.tools.cache.kept import Kept, describe
+from ocr.units import format_bytes
 
 PLAIN: Any = {"highlight": False, "soft_wrap": True}
 REPAIR = "Run: ocr cache verify --repair"
 _SPANS = (("day", 86400), ("h", 3600), ("min", 60))
-_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 def print_list(folder: Path | None) -> None:
@@ -42,12 +42,12 @@ def print_list(folder: Path | None) -> None:
             cache.name,
             escape("\n".join(_what(cache))),
             f"{cache.ready}/{cache.pages}\n{share(cache.ready, cache.pages)}",
-            in_bytes(cache.disk_bytes),
+            format_bytes(cache.disk_bytes),
             f"{ago(cache.last_used)}\n{ago(cache.created)}",
             end_section=cache is caches[-1],
         )
     total = sum(cache.disk_bytes for cache in caches)
-    table.add_row("total", escape(f"{counted(len(caches))} in {root}"), "", in_bytes(total), "")
+    table.add_row("total", escape(f"{counted(len(caches))} in {root}"), "", format_bytes(total), "")
     console.print(table, highlight=False)
 
 
@@ -74,7 +74,7 @@ def print_stats(folder: Path | None, names: Sequence[str], as_json: bool) -> Non
         rate = "nothing was asked for yet" if cache.hit_rate is None else f"hit rate {100 * cache.hit_rate:.1f} %"
         console.print(f"  {rate}: {', '.join(f'{count} {name}' for name, count in cache.events.items())}", **PLAIN)
         pages = f"{cache.ready} of {cache.pages} pages ({share(cache.ready, cache.pages)})"
-        size = f"{cache.width} x {cache.height}, {in_bytes(cache.disk_bytes)}"
+        size = f"{cache.width} x {cache.height}, {format_bytes(cache.disk_bytes)}"
         console.print(f"  {pages}: {cache.keeps}, {size}", **PLAIN)
         for number, stage in enumerate(cache.stages.split(" -> ")):
             console.print(f"  {'-> ' if number else ''}{escape(stage)}", **PLAIN)
@@ -97,18 +97,6 @@ def counted(count: int) -> str:
 def share(part: int, whole: int) -> str:
     """Per cent, and never 100 where something is missing."""
     return f"{100 * part // whole} %" if whole else "-"
-
-
-def in_bytes(count: int) -> str:
-    """A size as people say it.
-
-    >>> in_bytes(1_234_567_890)
-    '1.2 GB'
-    """
-    for unit, size in _UNITS:
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} B"
 
 
 def ago(then: float, now: float | None = None) -> str:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ocr.errors import ConfigError
-from ocr.tools.cache.report import PLAIN, in_bytes
+from ocr.tools.cache.report import PLAIN
 from ocr.tools.convert.convert import Converted, convert_split
 from ocr.tools.convert.examine import Problem
 from ocr.tools.convert.finished import index_path
@@ -20,6 +20,7 @@ from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.settings import ConvertSettings
 from ocr.tools.convert.verify import Verified, verify_split
 from ocr.tools.engine import started
+from ocr.units import format_bytes
 
 if TYPE_CHECKING:
     from ocr.datasets import OCRDataset
@@ -52,7 +53,7 @@ def print_converted(converted: Sequence[Converted], out: Path, console: Console)
     """One row a split, and the pages that were left out."""
     table = _table("split", "kind", "pages", "shards", "size", "written", "kept", "left out", "time")
     for one in converted:
-        counts = (len(one.index.samples), len(one.index.shards), in_bytes(one.bytes), one.written, one.kept)
+        counts = (len(one.index.samples), len(one.index.shards), format_bytes(one.bytes), one.written, one.kept)
         row = (escape(one.index.split), one.index.kind, *counts, len(one.skipped), f"{one.seconds:.1f} s")
         table.add_row(*map(str, row))
     console.print(table)
@@ -67,7 +68,7 @@ def print_verified(verified: Sequence[Verified], console: Console) -> None:
     """One row a split, and below it what is wrong: file, key, offset."""
     table = _table("verified", "shards", "pages", "size", "left out", "wrong")
     for one in verified:
-        counts = (one.shards, one.pages, in_bytes(one.bytes), len(one.left_out), len(one.problems))
+        counts = (one.shards, one.pages, format_bytes(one.bytes), len(one.left_out), len(one.problems))
         table.add_row(escape(one.split), *map(str, counts))
     console.print(table)
     for one in verified:

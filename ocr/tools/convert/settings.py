@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ocr.cache.folder import parse_bytes
 from ocr.errors import ConfigError
 from ocr.shards.index import RAW, READY
 from ocr.tools.engine import check_engine
+from ocr.units import parse_bytes
 
 SAMPLES_PER_SHARD = 1000
 BYTES_PER_SHARD = 256_000_000

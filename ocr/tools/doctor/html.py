@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
 
 from ocr.atomic import replacing
+from ocr.system import usable_cores
 from ocr.tools.doctor.drawing import draw_finding
 from ocr.tools.doctor.findings import KINDS, Finding, Report, printable
 from ocr.tools.doctor.report import verdict_text
@@ -138,7 +138,7 @@ def _badge(kind: str) -> str:
 def _section(report: Report, kind: str, findings: Sequence[Finding]) -> str:
     splits = {split.name: split for split in report.splits}
     first = findings[:PICTURES_PER_KIND]
-    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+    with ThreadPoolExecutor(usable_cores()) as threads:
         pictures = list(threads.map(lambda finding: draw_finding(finding, splits[finding.split]), first))
     drawn = [(finding, picture) for finding, picture in zip(first, pictures, strict=True) if picture]
     plain = [finding for finding, picture in zip(first, pictures, strict=True) if not picture]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from ocr.atomic import replacing
 from ocr.errors import ConfigError
 from ocr.formats.annotation import Annotations, Page
 from ocr.formats.native import write_native
+from ocr.system import usable_cores
 from ocr.tools.synth.page import EXIF_SHARE, MEGAPIXELS, SPLITS, encode_page, render_page
 
 # Left in the folder, so that only what was made here is ever overwritten.
@@ -76,7 +76,7 @@ def synthesize(
     written: list[_Written] = []
     with _progress(show_progress) as progress:
         bar = progress.add_task("synthetic receipts", total=len(tasks))
-        for done in _run(make, tasks, os.cpu_count() or 1 if workers is None else workers):
+        for done in _run(make, tasks, usable_cores() if workers is None else workers):
             written.append(done)
             progress.advance(bar)
     for split, first in (("train", 0), ("val", train)):
