@@ -22,10 +22,10 @@ from artificial import Burn, HoldInterpreter, Sleep, open_pages
 
 from benchmarks import measure
 from benchmarks.measure import console
-from ocr.advisor.consumer import SleepingStep
-from ocr.advisor.queueing import DISK, GIL, Pipeline
-from ocr.advisor.stages import measure_demands
-from ocr.advisor.trial import run_epoch
+from ocr.advisor.measure.model_step import SleepingStep
+from ocr.advisor.measure.stage_demands import measure_demands
+from ocr.advisor.measure.timed_batches import run_epoch
+from ocr.advisor.model.queueing import DISK, GIL, Pipeline
 from ocr.loader import Loader
 from ocr.tools.synth import synthesize
 

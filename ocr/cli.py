@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from ocr import __version__
-from ocr.advisor.advise_command import advise
-from ocr.advisor.bench_command import EXAMPLES as BENCH_EXAMPLES
-from ocr.advisor.bench_command import bench
-from ocr.advisor.profile_command import EXAMPLES as PROFILE_EXAMPLES
-from ocr.advisor.profile_command import profile
-from ocr.advisor.report_command import report
+from ocr.advisor.commands.advise import advise
+from ocr.advisor.commands.bench import EXAMPLES as BENCH_EXAMPLES
+from ocr.advisor.commands.bench import bench
+from ocr.advisor.commands.profile import EXAMPLES as PROFILE_EXAMPLES
+from ocr.advisor.commands.profile import profile
+from ocr.advisor.commands.report import report
 from ocr.tools.cache.command import app as cache_app
 from ocr.tools.convert.command import convert
 from ocr.tools.engine import ENGINE_HELP

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ocr.advisor.bench_command import bench
-from ocr.advisor.script import run_alone
+from ocr.advisor.commands.bench import bench
+from ocr.advisor.commands.standalone import run_alone
 
 if __name__ == "__main__":
     run_alone(bench)

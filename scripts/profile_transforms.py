@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ocr.advisor.profile_command import profile
-from ocr.advisor.script import run_alone
+from ocr.advisor.commands.profile import profile
+from ocr.advisor.commands.standalone import run_alone
 
 if __name__ == "__main__":
     run_alone(profile)

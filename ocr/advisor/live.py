@@ -10,8 +10,8 @@ from typing import Any
 import lightning
 from rich.console import Console
 
-from ocr.advisor.queueing import GIL, Consumer, Demand, Pipeline
-from ocr.advisor.stages import choose_pages, measure_demands, spared_kinds
+from ocr.advisor.measure.stage_demands import choose_pages, measure_demands, spared_kinds
+from ocr.advisor.model.queueing import GIL, Consumer, Demand, Pipeline
 from ocr.pipeline.record import Cut
 from ocr.system import usable_cores
 

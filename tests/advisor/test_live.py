@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from ocr.advisor.live import after_the_cut, best_remedy
-from ocr.advisor.queueing import GIL, Consumer, Demand, Pipeline
+from ocr.advisor.model.queueing import GIL, Consumer, Demand, Pipeline
 from ocr.jobs.compose import compose_training
 from ocr.jobs.train import train
 from ocr.pipeline.record import Cut

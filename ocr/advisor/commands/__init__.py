@@ -1,0 +1,1 @@
+"""The commands `ocr profile`, `ocr bench`, `ocr advise` and `ocr report`."""

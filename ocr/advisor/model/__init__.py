@@ -1,0 +1,1 @@
+"""The queueing model that predicts an epoch from what was measured."""

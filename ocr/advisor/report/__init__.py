@@ -1,0 +1,1 @@
+"""Results for people: tables on the screen, JSON files, and one HTML page."""

@@ -1,0 +1,191 @@
+"""The tables of the report: every figure that the charts show, and those that they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from ocr.advisor.report import number_format as figures
+from ocr.advisor.report.charts import error_of
+from ocr.advisor.report.number_format import (
+    in_bytes,
+    in_count,
+    in_digits,
+    in_ms,
+    in_percent,
+    in_seconds,
+    in_times,
+    number,
+    rows,
+    texts,
+    words,
+)
+
+Found = Mapping[str, Any]
+
+
+class Ready(str):
+    """HTML; every other text is escaped."""
+
+
+def html_of(text: str) -> str:
+    """Text that may stand between tags."""
+    return text if isinstance(text, Ready) else escape(text)
+
+
+def draw_table(
+    caption: str, head: Sequence[str], body: Sequence[Sequence[str]], numbers: Collection[int], kind: str = ""
+) -> str:
+    """A table that scrolls by itself where it is wider than the screen; the first cell of a row names it."""
+
+    def cell(tag: str, text: str, at: int) -> str:
+        number = ' class="number"' if at in numbers else ""
+        return f"<{tag}{number}>{html_of(text)}</{tag.split()[0]}>"
+
+    top = "".join(cell('th scope="col"', text, at) for at, text in enumerate(head))
+    lines = (
+        "<tr>" + "".join(cell("td" if at else 'th scope="row"', text, at) for at, text in enumerate(row)) + "</tr>"
+        for row in body
+    )
+    return (
+        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table class="{kind}">'
+        f"<caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def draw_facts(facts: Sequence[tuple[str, str]]) -> str:
+    """Names and their values; those without a value are left out."""
+    told = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{html_of(value)}</dd></div>"
+        for name, value in facts
+        if value not in ("", figures.MISSING)
+    )
+    return f'<dl class="facts">{told}</dl>' if told else ""
+
+
+def draw_code(lines: Sequence[str]) -> Ready:
+    """Settings, one a line, which break behind a dot or equals sign rather than inside a word."""
+    broken = (escape(line).replace(".", ".<wbr>").replace("=", "=<wbr>") for line in lines)
+    return Ready("".join(f"<code>{line}</code>" for line in broken))
+
+
+def stages_table(found: Found) -> str:
+    """All that was measured of each stage, in milliseconds a page."""
+    head = ["stage", "kind", "calls", "mean ms", "std", "min", "max", "share"]
+    head += ["CPU ms", "queued ms", "bytes out", "page faults"]
+    body = []
+    for stage in rows(found, "stages"):
+        name = Ready(f"{escape(words(stage, 'name'))}<small>{escape(words(stage, 'label'))}</small>")
+        times = [in_ms(number(stage, key)) for key in ("mean_ms", "std_ms", "min_ms", "max_ms")]
+        cpu = [in_ms(number(stage, key)) for key in ("cpu_ms", "queued_ms")]
+        out = [in_bytes(number(stage, "bytes_out")), in_count(number(stage, "page_faults"))]
+        share, calls = in_percent(number(stage, "share")), in_count(number(stage, "calls"))
+        body.append([name, words(stage, "kind"), calls, *times, share, *cpu, *out])
+    return draw_table("Stages in figures", head, body, range(2, 12)) if body else ""
+
+
+def remedies_table(found: Found) -> str:
+    """Ranked, with what each costs and why it helps."""
+    head = ["remedy", "gain", "samples/s", "epoch", "first epoch", "RAM", "disk", "pays back after", "why"]
+    body = []
+    for rank, remedy in enumerate(rows(found, "remedies"), 1):
+        badge = ' <span class="badge">combined</span>' if remedy.get("combined") else ""
+        settings = draw_code([*filter(None, [words(remedy, "command")]), *texts(remedy, "overrides")])
+        name = Ready(f"{rank}. {escape(words(remedy, 'name'))}{badge}<small>{settings}</small>")
+        body.append(
+            [
+                name,
+                in_times(number(remedy, "gain")),
+                in_count(number(remedy, "samples_per_s")),
+                in_seconds(number(remedy, "epoch_s")),
+                in_seconds(number(remedy, "first_epoch_s")),
+                in_bytes(number(remedy, "ram_bytes")) if remedy.get("ram_bytes") != 0 else "none",
+                in_bytes(number(remedy, "disk_bytes")) if remedy.get("disk_bytes") != 0 else "none",
+                pays_back(number(remedy, "payback_epochs")),
+                words(remedy, "reason"),
+            ]
+        )
+    return draw_table("Remedies, the best first", head, body, range(1, 8), "remedies") if body else ""
+
+
+def pays_back(epochs: float | None) -> str:
+    """After how many epochs a remedy has won back what it costs ahead."""
+    if epochs is None:
+        return "never"
+    if epochs <= 0:
+        return "at once"
+    return "1 epoch" if epochs == 1 else f"{in_digits(epochs, 2)} epochs"
+
+
+def verified_table(found: Found) -> str:
+    """Predictions and what came true."""
+    body = [
+        [
+            words(check, "name"),
+            in_seconds(number(check, "predicted_s")),
+            in_seconds(number(check, "measured_s")),
+            in_percent(error_of(check), signed=True),
+        ]
+        for check in rows(found, "verified")
+    ]
+    return draw_table("Predictions checked", ["configuration", "predicted", "measured", "error"], body, range(1, 4))
+
+
+def bench_table(found: Found) -> str:
+    """Every configuration, also those that could not run."""
+    head = ["configuration", "split", "workers", "first epoch", "median", "spread", "pages/s", "memory", "against"]
+    configurations, baseline = rows(found, "configurations"), words(found, "baseline")
+    base = next((number(row, "median_s") for row in configurations if words(row, "name") == baseline), None)
+    body = []
+    for row in configurations:
+        median = number(row, "median_s")
+        settings = draw_code(texts(row, "overrides"))
+        against = in_times(base / median) if base and median else figures.MISSING
+        times = [in_seconds(number(row, "first_s")), in_seconds(median), in_percent(number(row, "spread"))]
+        if skipped := words(row, "skipped"):
+            settings = Ready(f"{settings}<span>skipped: {escape(skipped)}</span>")
+        body.append(
+            [
+                Ready(f"{escape(words(row, 'name'))}<small>{settings}</small>"),
+                words(row, "split"),
+                in_count(number(row, "workers")),
+                *times,
+                in_count(number(row, "pages_per_s")),
+                in_bytes(number(row, "memory_bytes")),
+                "baseline" if words(row, "name") == baseline else against,
+            ]
+        )
+    head[-1] = f"against {baseline}" if baseline else head[-1]
+    return draw_table("Configurations in figures", head, body, range(2, 9)) if body else ""
+
+
+def cache_table(found: Found) -> str:
+    """What is kept of each dataset, and how often it was there."""
+    head = ["dataset", "covers", "on disk", "hits", "misses"]
+    body = []
+    for cache in rows(found, "cache"):
+        covers = number(cache, "covers")
+        meter = "" if covers is None else f'<meter value="{covers:.4f}" aria-hidden="true"></meter> '
+        counts = [in_count(number(cache, "hits")), in_count(number(cache, "misses"))]
+        share = Ready(f"{meter}{in_percent(covers)}")
+        body.append([words(cache, "split"), share, in_bytes(number(cache, "bytes")), *counts])
+    return draw_table("What is kept of each dataset", head, body, range(1, 5)) if body else ""
+
+
+def machine_facts(machine: Found) -> str:
+    """What the figures depend on, beside the code."""
+    libraries = machine.get("libraries")
+    known = libraries if isinstance(libraries, Mapping) else {}
+    memory = f"{in_bytes(number(machine, 'memory_bytes'))}, {in_bytes(number(machine, 'free_memory_bytes'))} free"
+    return draw_facts(
+        [
+            ("processor", words(machine, "processor")),
+            ("cores", in_count(number(machine, "cores"))),
+            ("memory", memory if number(machine, "memory_bytes") else ""),
+            ("free disk", in_bytes(number(machine, "free_disk_bytes"))),
+            ("device", words(machine, "device")),
+            ("system", words(machine, "system")),
+            ("libraries", ", ".join(f"{words({'': name}, '')} {words(known, name)}" for name in known)),
+        ]
+    )

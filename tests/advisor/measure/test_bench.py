@@ -1,0 +1,282 @@
+"""`ocr bench`: every configuration gives the same pages, what cannot run says why, and nothing is left behind."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from typer.testing import CliRunner
+
+from ocr.advisor.catalogue import Configuration, choose, default_workers, list_configurations
+from ocr.advisor.commands.bench import bench as command
+from ocr.advisor.commands.standalone import make_app
+from ocr.advisor.measure.bench import Result, Row, Settings, bench
+from ocr.advisor.measure.bench_data import link_pages
+from ocr.advisor.measure.bench_epochs import Epoch, compose, touch
+from ocr.advisor.measure.process_memory import MemoryWatch, memory_bytes
+from ocr.advisor.measure.temporary_folder import temporary_folder
+from ocr.advisor.report.result_file import read_result
+from ocr.errors import ConfigError
+from ocr.jobs.compose import compose_training
+
+ROOT = Path(__file__).resolve().parents[3]
+TINY = ("transforms.size=64", "dataloaders.val_dataloader.batch_size=2", "dataloaders.train_dataloader.batch_size=2")
+
+
+def overrides(data: Path, *more: str) -> list[str]:
+    return [f"dataset_base_path={data}", "trainer.accelerator=cpu", *TINY, *more]
+
+
+def run(data: Path, folder: Path, *names: str, ticks: list[str] | None = None, **settings) -> Result:
+    chosen = choose(list_configurations([0, 1, 2], with_model=True), names)
+    told = ticks.append if ticks is not None else lambda what: None
+    return bench(overrides(data), chosen, Settings(folder=str(folder), **{"rounds": 1} | settings), told)
+
+
+def reasons(found: Result) -> dict[str, str]:
+    return {row.name: row.skipped for row in found.rows if row.skipped is not None}
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*"))
+
+
+def test_all_configurations_of_validation_give_all_pages(synthetic, tmp_path):
+    before = files_below(synthetic)
+    names = [one.name for one in list_configurations([0, 2])]
+    found = run(synthetic, tmp_path / "work", *names)
+    without_dali = find_spec("nvidia.dali") is None if find_spec("nvidia") else True
+    assert set(reasons(found)) == ({"dali"} if without_dali else set())
+    ran = [row for row in found.rows if row.skipped is None]
+    assert {row.pages for row in ran} == {6}
+    for row in ran:
+        assert row.first_s > 0
+        assert min(row.later_s) > 0
+        assert row.cpu_s > 0
+        assert row.pages_per_s == pytest.approx(6 / row.median_s)
+        assert row.memory_bytes is not None
+    stored = {row.name for row in ran if row.stored_bytes}
+    assert stored == {
+        *("maps", "preload_maps", "preload_images", "prenormalize", "prefix cache", "tensor cache"),
+        *("webdataset raw", "webdataset ready"),
+    }
+    workers = {row.name: (row.engine, row.workers) for row in ran}
+    assert workers["workers 0"] == ("threads", 0)
+    assert workers["processes 2"] == ("processes", 2)
+    assert not files_below(tmp_path / "work")
+    assert files_below(synthetic) == before
+
+
+def test_training_leaves_out_what_would_freeze_its_randomness_and_says_so(synthetic, tmp_path):
+    names = ("disk", "maps", "preload_maps", "prenormalize", "prefix cache", "tensor cache", "webdataset ready")
+    found = run(synthetic, tmp_path, *names, "validation fp32", split="train")
+    told = reasons(found)
+    assert set(told) == {"maps", "preload_maps", "prenormalize", "tensor cache", "validation fp32"}
+    assert "stored maps are never used" in told["maps"]
+    assert "is random: every epoch would repeat the first one" in told["tensor cache"]
+    assert "--split val" in told["validation fp32"]
+    assert {row.pages for row in found.rows if row.skipped is None} == {8}
+
+
+def test_configurations_take_turns_round_by_round(synthetic, tmp_path):
+    ticks: list[str] = []
+    found = run(synthetic, tmp_path, "disk", "prefix cache", ticks=ticks, rounds=2)
+    turns = [tick for tick in ticks if "round" in tick]
+    assert turns == [f"{name}, round {turn} of 2" for turn in (1, 2) for name in ("disk", "prefix cache")]
+    assert all(len(row.later_s) >= 2 for row in found.rows)
+    assert found.baseline == "disk"
+
+
+def test_a_later_epoch_comes_from_the_cache(synthetic, tmp_path):
+    disk, cached = run(synthetic, tmp_path, "disk", "tensor cache", rounds=2).rows
+    assert cached.cpu_s < disk.cpu_s / 2
+
+
+def test_precisions_are_compared_in_validation_with_the_model(synthetic, tmp_path):
+    chosen = choose(list_configurations([0], with_model=True), ["validation fp32", "validation bf16"])
+    given = overrides(synthetic, "model=lite", "model.channels=32")
+    found = bench(given, chosen, Settings(rounds=1, folder=str(tmp_path)))
+    assert not reasons(found)
+    assert [row.pages for row in found.rows] == [6, 6]
+    assert found.baseline == "validation fp32"
+
+
+def test_pages_that_nobody_can_read_are_rows_with_a_reason(dataset_folder, tmp_path):
+    for image in (dataset_folder / "images" / "val").iterdir():
+        image.write_bytes(b"no image")
+    found = run(dataset_folder, tmp_path, "disk", "webdataset raw", "preload_images")
+    assert set(reasons(found)) == {"disk", "webdataset raw", "preload_images"}
+    assert all("not an image" in reason for reason in reasons(found).values())
+    assert all(row.to_dict()["later_s"] == [] and row.to_dict()["median_s"] is None for row in found.rows)
+
+
+def test_a_part_of_the_pages_is_from_all_over_the_split(synthetic, tmp_path):
+    config = compose_training(overrides(synthetic), "ocr bench")
+    places = link_pages(config, "val", 3, tmp_path)
+    names = sorted(path.name for path in (synthetic / "images" / "val").iterdir())
+    assert (places.pages, places.all_pages) == (3, 6)
+    assert sorted(path.name for path in places.images.iterdir()) == [names[0], names[2], names[5]]
+    assert all(path.is_symlink() for path in places.images.iterdir())
+
+
+def test_the_caches_of_the_user_are_left_alone(synthetic, tmp_path):
+    mine, work = tmp_path / "mine", tmp_path / "work"
+    given = overrides(synthetic, f"cache.folder={mine}", "datasets.val_dataset.preload_images=true")
+    bench(given, choose(list_configurations([0]), ["disk", "prefix cache"]), Settings(rounds=1, folder=str(work)))
+    assert not mine.exists()
+    assert not files_below(work)
+
+
+def test_the_users_own_settings_are_kept_and_those_in_question_are_not(synthetic, tmp_path):
+    given = overrides(synthetic, "data=base", "datasets.val_dataset.preload_maps=true", "targets.shrink_ratio=0.5")
+    places = link_pages(compose_training(given, "ocr bench"), "val", 0, tmp_path)
+    known = {one.name: one for one in list_configurations([0])}
+    disk, raw = (compose(known[name], given, "val", places) for name in ("disk", "webdataset raw"))
+    assert disk.targets.shrink_ratio == raw.targets.shrink_ratio == 0.5
+    assert disk.datasets.val_dataset.preload_maps is False
+    assert raw.datasets.val_dataset.tar_path == f"{tmp_path}/raw/val-*.tar"
+    assert OmegaConf.select(disk, "datasets.val_dataset.image_path") == str(tmp_path / "images" / "val")
+
+
+def test_spread_and_median_are_of_the_later_epochs():
+    row = Row(Configuration("one", "", ()), "val", pages=12)
+    row.first_s, row.later = 9.0, [Epoch(seconds, 1.0, 12) for seconds in (3.0, 1.0, 2.0)]
+    assert (row.median_s, row.spread, row.pages_per_s) == (2.0, 1.0, 6.0)
+    row.later = row.later[:1]
+    assert row.spread is None
+
+
+def test_workers_are_compared_up_to_the_number_of_cores():
+    assert default_workers()[:2] == [0, 1]
+    assert default_workers()[-1] <= len(os.sched_getaffinity(0))
+
+
+def test_memory_of_a_child_counts_too():
+    child = "data = b'x' * 80_000_000; print(); input()"
+    with MemoryWatch() as watch:
+        process = subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process.stdout.readline()
+        watch.look()
+        process.communicate(b"\n")
+    assert 80e6 < watch.growth_bytes < 160e6
+
+
+def test_memory_that_came_and_went_is_seen_by_the_watch():
+    with MemoryWatch() as watch:
+        data = bytearray(os.urandom(1)) * 90_000_000
+        time.sleep(0.6)
+        del data
+    assert watch.growth_bytes > 85e6
+    assert memory_bytes() > 10e6
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 3, 1, 2)])
+def test_every_page_of_memory_of_a_batch_is_touched(tmp_path, order):
+    shape = (8, 1024, 1024, 3)
+    np.zeros(shape, dtype=np.uint8).tofile(tmp_path / "pages")
+    images = torch.from_numpy(np.memmap(tmp_path / "pages", mode="c", shape=shape)).permute(order)
+    before = memory_bytes()
+    touch({"images": images, "shape": [(8, 8)]})
+    assert memory_bytes() - before > 24e6
+
+
+def test_what_a_killed_benchmark_left_goes_with_the_next(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left, running = tmp_path / f"bench-{ended.pid}-x", tmp_path / f"bench-{os.getpid()}-x"
+    others = tmp_path / "bench-notes"
+    for folder in (left, running, others):
+        folder.mkdir()
+    with temporary_folder(tmp_path) as own:
+        assert own.is_dir()
+        assert not left.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([running.name, others.name])
+
+
+def script(*arguments: str) -> list[str]:
+    return [sys.executable, str(ROOT / "scripts" / "benchmark_validation.py"), *arguments]
+
+
+def test_the_script_writes_table_csv_and_json(synthetic, tmp_path):
+    files = {kind: tmp_path / f"bench.{kind}" for kind in ("csv", "json")}
+    options = ["--only", "disk,tensor cache,prenormalize", "--rounds", "2", "--folder", str(tmp_path / "work")]
+    options += [f"--{kind}={file}" for kind, file in files.items()]
+    line = script(*overrides(synthetic), *options)
+    ran = subprocess.run(line, capture_output=True, text=True, timeout=300, env={**os.environ, "COLUMNS": "80"})
+    assert ran.returncode == 0, ran.stderr
+    found = read_result(files["json"])
+    assert (found["kind"], found["baseline"], found["data"]["pages"]) == ("bench", "disk", 6)
+    keys = {"name", "overrides", "split", "workers", "first_s", "later_s", "median_s", "spread", "pages_per_s"}
+    for row in found["configurations"]:
+        assert keys | {"memory_bytes", "skipped"} <= set(row)
+        assert row["name"] in ran.stdout
+        assert row["spread"] == pytest.approx((max(row["later_s"]) - min(row["later_s"])) / row["median_s"])
+    with files["csv"].open(newline="") as lines:
+        table = list(csv.DictReader(lines))
+    assert [row["name"] for row in table] == [row["name"] for row in found["configurations"]]
+    for row, told in zip(table, found["configurations"], strict=True):
+        assert list(map(float, row["later_s"].split())) == told["later_s"]
+        assert float(row["first_s"]) == told["first_s"]
+        assert row["skipped"] == ""
+    assert not files_below(tmp_path / "work")
+
+
+def test_ctrl_c_leaves_nothing_behind(synthetic, tmp_path):
+    work = tmp_path / "work"
+    options = ["--only", "prefix cache,processes 2", "--rounds", "999", "--folder", str(work)]
+    process = subprocess.Popen(script(*overrides(synthetic), *options), stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 120
+        while not list(work.glob("bench-*/caches")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in told
+    assert not files_below(work)
+
+
+def test_the_list_names_every_configuration():
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(make_app(command), ["--list"])
+    assert shown.exit_code == 0
+    for one in list_configurations(with_model=True):
+        assert one.name in shown.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--only", "disc"), "--only 'disc': did you mean disk"),
+        (("--only", "validation bf16"), "Precisions need --model"),
+        (("--workers", "two"), "--workers 'two' are no numbers of workers"),
+        (("data=webdataset",), "datasets.val_dataset is no folder of pages: set data=base"),
+        (("--split", "tset"), "tset_dataset is not in the config"),
+    ],
+)
+def test_what_cannot_work_is_named(synthetic, tmp_path, arguments, said):
+    given = [*overrides(synthetic), "--folder", str(tmp_path), "--rounds", "1", *arguments]
+    result = CliRunner().invoke(make_app(command), given)
+    assert isinstance(result.exception, ConfigError), result.output
+    with pytest.raises(ConfigError, match=said):
+        raise result.exception
+    assert not files_below(tmp_path)
+
+
+def test_the_exit_status_is_1_where_nothing_ran(dataset_folder, tmp_path):
+    for image in (dataset_folder / "images" / "val").iterdir():
+        image.write_bytes(b"no image")
+    given = [*overrides(dataset_folder), "--folder", str(tmp_path), "--only", "disk"]
+    ended = CliRunner().invoke(make_app(command), given)
+    assert isinstance(ended.exception, SystemExit)
+    assert ended.exit_code == 1
+    assert "disk is left out: " in ended.output

@@ -1,0 +1,293 @@
+"""`ocr profile`: figures are those of the stages themselves, whatever they do with their time."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from ocr.advisor.commands.profile import profile as command
+from ocr.advisor.commands.standalone import make_app
+from ocr.advisor.measure.profile import Profile, Settings, measure_stages, profile
+from ocr.advisor.measure.stage_timing import DATA_KINDS
+from ocr.advisor.report.result_file import read_result
+from ocr.datasets import DBTransforms, OCRDataset, OCRWebDataset
+from ocr.errors import ConfigError, OutputError, StageError
+from ocr.jobs.compose import compose_training
+from ocr.pipeline.device import Normalize
+from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.rng import sample_generator
+from ocr.pipeline.stage import Chance, FixedStage
+from ocr.pipeline.suffix import ColourJitter, RandomFlip, RandomRotate
+from ocr.tools.convert.convert import convert_split
+from ocr.tools.convert.plan import make_plan
+from ocr.tools.convert.settings import ConvertSettings
+
+ROOT = Path(__file__).resolve().parents[3]
+CPU = torch.device("cpu")
+BATCHES = [[0, 1, 2], [3, 4]]
+REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Sleep(FixedStage):
+    seconds: float = 0.02
+
+    def __call__(self, sample):
+        time.sleep(self.seconds)
+        return sample
+
+
+@dataclass(frozen=True)
+class Burn(FixedStage):
+    seconds: float = 0.02
+
+    def __call__(self, sample):
+        end = time.thread_time() + self.seconds
+        while time.thread_time() < end:
+            pass
+        return sample
+
+
+@dataclass(frozen=True)
+class SleepSometimes(Chance):
+    p: float = 0.5
+
+    def __call__(self, sample, rng):
+        if rng.random() < self.p:
+            time.sleep(0.02)
+        return sample
+
+
+@dataclass(frozen=True)
+class SleepOverWords(FixedStage):
+    def __call__(self, sample):
+        time.sleep(0.02 if len(sample.polygons) else 0)
+        return sample
+
+
+@dataclass(frozen=True)
+class TakeMemory(FixedStage):
+    def __call__(self, sample):
+        np.ones(48 << 20, dtype=np.uint8)  # Above the threshold of malloc: from the system every time.
+        return sample
+
+
+@dataclass(frozen=True)
+class Fail(FixedStage):
+    def __call__(self, sample):
+        raise ZeroDivisionError("of the stage")
+
+
+def paths(data: Path, split: str = "train") -> tuple[Path, Path]:
+    return data / "images" / split, data / "jsons" / f"{split}.json"
+
+
+def dataset_of(data: Path, *stages, **settings) -> OCRDataset:
+    return OCRDataset(*paths(data), DBTransforms([Letterbox(96), *stages, Normalize()], normalize="device"), **settings)
+
+
+def profile_of(dataset, engine: str = "threads") -> Profile:
+    stages, whole = measure_stages(dataset, CPU, engine, BATCHES, REPEATS)
+    return Profile("here", 5, stages, whole, {})
+
+
+def stage_of(found: Profile, name: str):
+    return next(stage for stage in found.stages if stage.name == name)
+
+
+def test_every_stage_has_a_row_and_shares_sum_to_one(synthetic):
+    found = profile_of(dataset_of(synthetic, RandomFlip(), RandomRotate(), ColourJitter()))
+    names = ["source", "decode", "Letterbox", "Warp", "ColourJitter", "targets", "slot", "batch", "device"]
+    assert [stage.name for stage in found.stages] == names
+    kinds = ["source", "fixed", "fixed", "random", "random", "targets", "batch", "batch", "device"]
+    assert [stage.kind for stage in found.stages] == kinds
+    assert math.isclose(sum(stage.share for stage in found.stages), 1)
+    for stage in found.stages:
+        assert 0 < stage.min_ms <= stage.mean_ms <= stage.max_ms
+        assert stage.calls == REPEATS * (len(BATCHES) if stage.name in ("batch", "device") else 5)
+    assert stage_of(found, "Letterbox").bytes_out > 96 * 96 * 3
+    assert stage_of(found, "targets").bytes_out > 96 * 96 * (3 + 10)
+    assert stage_of(found, "device").bytes_out > 96 * 96 * (12 + 10)
+
+
+def test_geometry_is_one_row_for_all_stages_that_are_sampled_at_once(synthetic):
+    warp = stage_of(profile_of(dataset_of(synthetic, RandomFlip(), RandomRotate(), ColourJitter())), "Warp")
+    assert "RandomFlip" in warp.label
+    assert "RandomRotate" in warp.label
+
+
+def test_a_stage_that_sleeps_takes_its_time_and_no_cpu_and_is_named_the_slowest(synthetic):
+    found = profile_of(dataset_of(synthetic, Sleep()))
+    sleep = stage_of(found, "Sleep")
+    assert 20 <= sleep.min_ms < 30
+    assert sleep.cpu_ms < 2
+    assert found.slowest is sleep
+    assert found.sentence.startswith("Sleep takes ")
+    assert "it waits" in found.sentence
+
+
+def test_a_stage_that_computes_takes_cpu_for_all_of_its_time(synthetic):
+    found = profile_of(dataset_of(synthetic, Burn()))
+    burn = stage_of(found, "Burn")
+    assert 20 <= burn.cpu_ms < 25
+    assert burn.idle_ms < burn.mean_ms / 2
+    assert found.slowest is burn
+    assert "it waits" not in found.sentence
+
+
+def test_a_random_stage_counts_as_it_was_drawn(synthetic):
+    dataset = dataset_of(synthetic, SleepSometimes())
+    stage = stage_of(profile_of(dataset), "SleepSometimes")
+    drawn = [
+        sample_generator(dataset.seed, epoch, index).random() < 0.5 for epoch in range(REPEATS) for index in range(5)
+    ]
+    assert 0 < sum(drawn) < len(drawn) == stage.calls
+    assert stage.min_ms < 5
+    assert 20 * sum(drawn) <= stage.mean_ms * stage.calls < 60 * sum(drawn)
+
+
+def test_the_whole_path_is_measured_with_and_without_polygons(synthetic):
+    found = profile_of(dataset_of(synthetic, SleepOverWords()))
+    with_words, without = found.whole["with polygons"], found.whole["without polygons"]
+    assert with_words.min_ms > 20
+    assert without.min_ms < 20
+    assert with_words.calls == without.calls == REPEATS * len(BATCHES)
+
+
+def test_fresh_memory_is_seen_as_page_faults(synthetic):
+    found = profile_of(dataset_of(synthetic, TakeMemory()))
+    # Pages may be huge, of 2 MB.
+    assert stage_of(found, "TakeMemory").page_faults >= 24
+    assert stage_of(found, "Letterbox").page_faults < 24
+
+
+def test_two_stages_of_a_kind_have_names_of_their_own(synthetic):
+    found = profile_of(dataset_of(synthetic, Sleep(0.001), Sleep(0.002)))
+    assert stage_of(found, "Sleep").label == "Sleep(seconds=0.001)"
+    assert stage_of(found, "Sleep 2").label == "Sleep(seconds=0.002)"
+
+
+def test_transforms_of_albumentations_are_measured_one_by_one(synthetic):
+    albumentations = pytest.importorskip("albumentations")
+    chain = [albumentations.CLAHE(p=1), albumentations.GaussNoise(p=0.5), albumentations.HorizontalFlip(p=0.5)]
+    found = profile_of(dataset_of(synthetic, *chain))
+    names = [stage.name for stage in found.stages if stage.kind == "random"]
+    assert names == ["CLAHE", "GaussNoise", "HorizontalFlip"]
+
+
+def test_processes_collate_items_where_threads_write_slots(synthetic):
+    found = profile_of(dataset_of(synthetic), engine="processes")
+    assert [stage.name for stage in found.stages if stage.kind == "batch"] == ["item", "collate"]
+
+
+def test_ready_shards_have_neither_decoding_nor_fixed_stages(synthetic, tmp_path):
+    folder, settings = dataset_of(synthetic), ConvertSettings(ready=True)
+    convert_split(make_plan(folder, "train", tmp_path, settings), settings, show_progress=False)
+    found = profile_of(OCRWebDataset(str(tmp_path / "train-*.tar"), folder.transform))
+    assert [stage.name for stage in found.stages] == ["source", "targets", "slot", "batch", "device"]
+
+
+def test_a_stage_that_fails_is_named_with_its_page(synthetic):
+    dataset = dataset_of(synthetic, Fail())
+    with pytest.raises(StageError, match=rf"Fail\(\) on {dataset.source.names[0]}: ZeroDivisionError: of the stage"):
+        profile_of(dataset)
+
+
+def composed(data: Path, *overrides: str):
+    return lambda more: compose_training(
+        [f"dataset_base_path={data}", "transforms.size=64", *overrides, *more], "ocr profile"
+    )
+
+
+def test_larger_pages_take_more_and_nothing_is_cached(synthetic, tmp_path):
+    compose = composed(synthetic, f"cache.folder={tmp_path}", "datasets.val_dataset.preload_images=true")
+    found = profile(compose, Settings("val", pages=4, repeats=2, sizes=(64, 640)))
+    small, large = found.sizes[64], found.sizes[640]
+    assert [stage.name for stage in small] == [stage.name for stage in large]
+    letterbox = [stage.name for stage in small].index("Letterbox")
+    assert large[letterbox].bytes_out > 80 * small[letterbox].bytes_out
+    assert large[letterbox].cpu_ms > small[letterbox].cpu_ms
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_that_cannot_be_read_is_left_out_where_that_is_wished(dataset_folder):
+    image = sorted((dataset_folder / "images" / "val").iterdir())[0]
+    image.write_bytes(b"no image")
+    found = profile(composed(dataset_folder, "on_bad_sample=skip"), Settings("val", pages=6, repeats=1))
+    assert found.pages == 5
+
+
+def run_command(*arguments: str) -> None:
+    result = CliRunner().invoke(make_app(command), arguments)
+    if result.exception:
+        raise result.exception
+
+
+def run_script(*arguments: str) -> subprocess.CompletedProcess:
+    script = [sys.executable, str(ROOT / "scripts" / "profile_transforms.py"), *arguments]
+    return subprocess.run(script, capture_output=True, text=True, timeout=300, env={**os.environ, "COLUMNS": "100"})
+
+
+def test_the_script_writes_what_the_report_reads(synthetic, tmp_path):
+    file = tmp_path / "profile.json"
+    model = ["--model", "model=lite", "model.channels=32", "trainer.accelerator=cpu"]
+    options = ["--pages", "4", "--repeats", "2", "--sizes", "64,96", "--json", str(file), *model]
+    ran = run_script(f"dataset_base_path={synthetic}", "transforms.size=64", *options)
+    assert ran.returncode == 0, ran.stderr
+    found = read_result(file)
+    assert (found["kind"], found["data"]["split"], found["data"]["pages"]) == ("profile", "train", 4)
+    assert found["command"].startswith(f"ocr profile dataset_base_path={synthetic} transforms.size=64")
+    names = [stage["name"] for stage in found["stages"]]
+    assert names[-5:] == ["forward", "backward", "inference", "boxes", "scores"]
+    data = [stage for stage in found["stages"] if stage["kind"] in DATA_KINDS]
+    assert math.isclose(sum(stage["share"] for stage in data), 1)
+    assert [stage["share"] for stage in found["stages"][-5:]] == [None] * 5
+    keys = {"name", "label", "kind", "calls", "mean_ms", "std_ms", "min_ms", "max_ms", "share", "cpu_ms"}
+    assert all(keys | {"bytes_out", "page_faults"} <= set(stage) for stage in found["stages"])
+    assert list(found["whole"]) == ["with polygons", "without polygons"]
+    assert all(whole["mean_ms"] > 0 for whole in found["whole"].values())
+    for size in found["sizes"]:
+        assert math.isclose(size["total_ms"], sum(size["stages"].values()))
+    assert [size["size"] for size in found["sizes"]] == [64, 96]
+    assert found["slowest"] == max(data, key=lambda stage: stage["mean_ms"])["name"]
+    assert found["sentence"] in " ".join(ran.stdout.split())
+    for name in names:
+        assert name in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--split", "tain"), "datasets.tain_dataset is not in the config: did you mean train_dataset"),
+        (("transforms.sise=3",), "transforms.sise=3"),
+        (("--model", "trainer.precision=64-true"), "trainer.precision=64-true"),
+    ],
+)
+def test_what_cannot_work_is_named(synthetic, arguments, said):
+    with pytest.raises(ConfigError, match=said):
+        run_command(f"dataset_base_path={synthetic}", "model=lite", "--pages", "1", "--sizes", "", *arguments)
+
+
+def test_an_error_of_the_script_is_one_line():
+    ran = run_script("--sizes", "640,large")
+    assert ran.returncode == 2
+    assert ran.stderr == "error: --sizes '640,large' are no sides in pixels. Give such as 320,640,1280\n"
+
+
+def test_json_is_whole_or_not_there(synthetic, tmp_path):
+    place = tmp_path / "file" / "profile.json"
+    place.parent.write_text("in the way")
+    options = [f"dataset_base_path={synthetic}", "transforms.size=64", "--pages", "1", "--repeats", "1", "--sizes", ""]
+    with pytest.raises(OutputError, match="cannot write"):
+        run_command(*options, "--json", str(place))
+    run_command(*options, "--json", str(tmp_path / "ok.json"))
+    assert json.loads((tmp_path / "ok.json").read_text())["kind"] == "profile"

@@ -1,0 +1,70 @@
+"""The queueing model: what holds a pipeline up, and what an epoch takes then."""
+
+import pytest
+
+from ocr.advisor.model.queueing import DISK, GIL, Consumer, Demand, Pipeline, scaled
+
+MS = 1e-3
+WORK = Demand("work", 10 * MS, 10 * MS)
+
+
+def pipeline(*demands: Demand, step: float = 0.0, step_cpu: float = 0.0, **settings: int) -> Pipeline:
+    shape = {"pages": 160, "batch_size": 16, "workers": 2, "cores": 2} | settings
+    return Pipeline(demands, Consumer(step, step_cpu), **shape)
+
+
+@pytest.mark.parametrize(
+    ("line", "bottleneck", "stage", "seconds"),
+    [
+        # 10 batches of 16 pages of 10 ms on 2 cores: 80 ms each.
+        (pipeline(WORK), "cores", "work", 0.8),
+        (pipeline(WORK, workers=1), "workers", "work", 1.6),
+        (pipeline(WORK, workers=8), "cores", "work", 0.8),
+        # Sleeping needs workers, not cores.
+        (pipeline(Demand("sleep", 10 * MS, 0)), "workers", "sleep", 0.8),
+        (pipeline(Demand("sleep", 10 * MS, 0), workers=8), "workers", "sleep", 0.2),
+        # One at a time: 16 pages of 10 ms.
+        (pipeline(Demand("python", 10 * MS, 10 * MS, 10 * MS, GIL)), GIL, "python", 1.6),
+        (pipeline(Demand("source", 10 * MS, 0, 10 * MS, DISK), workers=8), DISK, "source", 1.6),
+        # The model: 10 steps of 100 ms, and the first batch.
+        (pipeline(WORK, step=0.1), "model", "", 1.08),
+        # A model on the CPU takes the cores that loading needs: 80 + 40 ms a batch.
+        (pipeline(WORK, step=0.02, step_cpu=0.08), "cores", "work", 1.22),
+        # Without workers nothing overlaps.
+        (pipeline(WORK, step=0.1, workers=0), "workers", "work", 2.6),
+    ],
+)
+def test_the_bottleneck_and_the_epoch_of_a_pipeline(line, bottleneck, stage, seconds):
+    predicted = line.predict()
+    assert (predicted.bottleneck, predicted.stage) == (bottleneck, stage)
+    assert predicted.epoch_seconds == pytest.approx(seconds)
+    assert predicted.samples_per_second == pytest.approx(160 / seconds)
+    assert predicted.sentence()
+
+
+def test_processes_have_an_interpreter_each():
+    threads = pipeline(Demand("python", 10 * MS, 10 * MS, 10 * MS, GIL))
+    processes = Pipeline(threads.demands, threads.consumer, 160, 16, 2, 2, processes=True)
+    assert processes.predict().epoch_seconds == pytest.approx(threads.predict().epoch_seconds / 2)
+    assert processes.predict().bottleneck == "cores"
+
+
+def test_a_faster_stage_changes_nothing_where_the_model_is_the_bottleneck():
+    line = pipeline(WORK, Demand("targets", 2 * MS, 2 * MS), step=0.2)
+    assert line.without("targets").predict().epoch_seconds == pytest.approx(line.predict().epoch_seconds, rel=0.02)
+    assert line.predict().wait_share < 0.06
+
+
+def test_waiting_is_what_loading_takes_longer_than_the_step():
+    assert pipeline(WORK, step=0.04).predict().wait_share == pytest.approx(1 - 0.4 / 0.84)
+    assert pipeline(WORK, step=0.04, workers=0).predict().wait_share == pytest.approx(1.6 / 2.0)
+
+
+def test_one_worker_alone_is_not_held_up_by_others():
+    alone = pipeline(Demand("work", 15 * MS, 15 * MS, contention=1.5), workers=1)
+    assert alone.predict().epoch_seconds == pytest.approx(1.6)
+
+
+def test_demands_can_be_scaled():
+    (twice,) = scaled([Demand("a", 1, 2, 3, GIL)], 2)
+    assert (twice.seconds, twice.cpu_seconds, twice.serial_seconds, twice.resource) == (2, 4, 6, GIL)

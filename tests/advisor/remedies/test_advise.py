@@ -1,0 +1,199 @@
+"""`ocr advise`: measures a config on a few pages, ranks remedies, writes them down, and leaves nothing behind."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+
+from ocr.advisor.measure.temporary_folder import temporary_folder
+from ocr.advisor.model.queueing import DISK, Consumer, Demand, Pipeline
+from ocr.advisor.remedies.advice import Advice, Remedy, combine
+from ocr.advisor.remedies.advisor import Advisor, Settings
+from ocr.advisor.remedies.candidates import Candidate
+from ocr.advisor.report.advice_screen import show, to_result, write_tuned
+from ocr.advisor.report.result_file import read_result, write_result
+from ocr.errors import ConfigError, DataError
+from ocr.jobs.compose import CONFIGS, compose_training
+
+ROOT = Path(__file__).resolve().parents[3]
+TINY = ("transforms.size=64", "model=lite", "model.channels=32", "trainer.accelerator=cpu")
+
+
+def advisor(data: Path, *overrides: str, **settings) -> Advisor:
+    base = [f"dataset_base_path={data}", *TINY, *overrides]
+    options = {"split": "val", "pages": 6, "step_ms": 1.0, "rounds": 1} | settings
+    return Advisor(lambda more: compose_training([*base, *more], "ocr advise"), Settings(**options), cores=2)
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_every_remedy_is_tried_predicted_and_checked(synthetic, tmp_path, split):
+    small = f"dataloaders.{split}_dataloader.batch_size=2"
+    chief = advisor(synthetic, "data.cache=off", "decode.scaled=off", "transforms.normalize=host", small, split=split)
+    with temporary_folder(tmp_path) as folder:
+        advice = chief.advise(folder, lambda what: None)
+        chief.verify(advice, folder, lambda what: None)
+    assert not list(tmp_path.iterdir())
+    names = {remedy.name for remedy in advice.remedies}
+    both = {"page cache", "scaled decode", "uint8 to the device", "raw shards", "ready shards", "1 worker", "4 workers"}
+    assert names >= both | {"processes"}
+    assert ("batch cache" in names) == ("stored maps" in names) == (split == "val")
+    for remedy in [advice.present, *advice.remedies]:
+        assert remedy.later.epoch_seconds > 0
+        assert remedy.reason
+    assert {name for name, *_ in advice.verified} >= both | {"present", "processes"}
+    assert all(measured > 0 for _, _, measured in advice.verified)
+    assert advice.timeline[0].what == "wait"
+    gains = [round(remedy.gain, 2) for remedy in advice.remedies]
+    assert gains == sorted(gains, reverse=True)
+    assert "cache" in next(remedy for remedy in advice.remedies if remedy.name == "page cache").overrides[0]
+
+
+def test_what_is_on_already_is_no_remedy(synthetic, tmp_path):
+    with temporary_folder(tmp_path) as folder:
+        advice = advisor(synthetic).advise(folder, lambda what: None)
+    names = {remedy.name for remedy in advice.remedies}
+    assert not names & {"page cache", "batch cache", "scaled decode", "uint8 to the device"}
+    assert "no cache" in names
+    assert advice.present.kept_bytes > 0
+
+
+def test_a_slow_model_is_told_to_be_the_bottleneck(synthetic, tmp_path):
+    with temporary_folder(tmp_path) as folder:
+        advice = advisor(synthetic, "data.cache=off", step_ms=3000.0).advise(folder, lambda what: None)
+    assert advice.best is None
+    assert advice.sentence.startswith("The model is the bottleneck")
+    assert advice.sentence.endswith("Nothing here will help.")
+
+
+def test_the_real_model_is_measured_also_in_bf16(synthetic, tmp_path):
+    with temporary_folder(tmp_path) as folder:
+        small = "dataloaders.train_dataloader.batch_size=2"
+        advice = advisor(synthetic, small, split="train", step_ms=None).advise(folder, lambda what: None)
+    assert advice.consumer.step_seconds > 0
+    assert advice.consumer.step_cpu_seconds > 0
+    assert "bf16" in {remedy.name for remedy in advice.remedies}
+
+
+def test_the_advice_is_a_table_a_file_and_a_page(synthetic, tmp_path, capsys):
+    from rich.console import Console
+
+    with temporary_folder(tmp_path / "bench") as folder:
+        advice = advisor(synthetic, "data.cache=off").advise(folder, lambda what: None)
+    show(advice, Console(width=80))
+    told = capsys.readouterr().out
+    assert "pays after" in told
+    assert max(map(len, told.splitlines()[3:])) > 60
+    rates = {"disk_bytes_per_s": 1e9, "copy_bytes_per_s": 1e10}
+    found = to_result(advice, "ocr advise", {"cores": 2}, "val", rates, [])
+    write_result(found, tmp_path / "advice.json")
+    assert read_result(tmp_path / "advice.json") == json.loads(json.dumps(found))
+    (tmp_path / "bad.json").write_text("{}")
+    with pytest.raises(DataError, match=r"bad\.json: no result of ocr profile, bench or advise"):
+        read_result(tmp_path / "bad.json")
+
+
+def test_the_command_advises_within_one_run(synthetic, tmp_path):
+    command = [sys.executable, "-m", "ocr.cli", "advise", f"dataset_base_path={synthetic}", *TINY, "--step-ms", "2"]
+    command += [
+        "--split",
+        "val",
+        "--pages",
+        "6",
+        "--json",
+        str(tmp_path / "a.json"),
+        "--html",
+        str(tmp_path / "a.html"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "pages/s" in done.stdout
+    found = read_result(tmp_path / "a.json")
+    assert found["kind"] == "advice"
+    assert found["command"].startswith("ocr advise dataset_base_path=")
+    assert "<svg" in (tmp_path / "a.html").read_text()
+
+
+def test_tuned_settings_have_the_last_word(tmp_path):
+    configs = shutil.copytree(CONFIGS, tmp_path / "configs")
+    overrides = ["data.cache=prefix", "data.num_workers=3", "transforms.normalize=host", "trainer.precision=bf16-mixed"]
+    path = configs / "data" / "tuned.yaml"
+    write_tuned([*overrides, "shards_base_path=SHARDS"], "base", "ocr advise --apply", path)
+    text = path.read_text()
+    assert "# Written by: ocr advise --apply" in text
+    assert "SHARDS" not in text
+    assert all("#" in line for line in text.splitlines() if ":" in line and not line.startswith("defaults"))
+    assert yaml.safe_load(text)["data"]["num_workers"] == 3
+    with initialize_config_dir(str(configs), version_base="1.3"):
+        config = compose("train", ["data=tuned"])
+    assert (config.data.cache, config.data.num_workers) == ("prefix", 3)
+    assert (config.transforms.normalize, config.trainer.precision) == ("host", "bf16-mixed")
+    assert config.dataloaders.train_dataloader.num_workers == 3
+
+
+def test_pages_beyond_the_memory_come_from_the_disk(synthetic, tmp_path):
+    chief = advisor(synthetic, "data.cache=off")
+    chief.free_memory_bytes, chief.rates["disk_bytes_per_s"] = 1.0, 1e4
+    with temporary_folder(tmp_path) as folder:
+        advice = chief.advise(folder, lambda what: None)
+    found = advice.present.later
+    assert (found.bottleneck, found.stage) == (DISK, "disk")
+    assert found.epoch_seconds > 6 * chief.file_bytes / 1e4
+    assert "disk is the bottleneck" in advice.sentence.lower()
+
+
+def test_the_stages_behind_a_cache_keep_their_names(synthetic, tmp_path):
+    with temporary_folder(tmp_path) as folder:
+        small = "dataloaders.train_dataloader.batch_size=2"
+        advice = advisor(synthetic, small, split="train").advise(folder, lambda what: None)
+    names = [demand.name for demand in advice.present.later.pipeline.demands]
+    assert names[0] == "cache"
+    assert {"Warp", "targets", "slot"} <= set(names)
+    assert not {"source", "decode", "Letterbox"} & set(names)
+
+
+def test_dali_is_no_present_configuration(synthetic):
+    with pytest.raises(ConfigError, match="use_dali=true: DALI is tried beside"):
+        advisor(synthetic, "use_dali=true", "data.cache=off")
+
+
+def test_a_split_that_is_not_there_is_named(synthetic):
+    with pytest.raises(ConfigError, match=r"datasets\.nowhere_dataset|nowhere"):
+        advisor(synthetic, split="nowhere")
+
+
+@pytest.mark.parametrize("wrong", [{"step_ms": -1.0}, {"step_ms": float("nan")}, {"pages": 0}])
+def test_numbers_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ConfigError, match=r"--step-ms|--pages"):
+        Settings(**wrong)
+
+
+def remedy(name: str, seconds: float, *overrides: str, step: float = 0.0, workers: int = 2, **details) -> Remedy:
+    pipeline = Pipeline((Demand("work", seconds, seconds),), Consumer(step), 160, 16, workers, 8)
+    predicted = pipeline.predict()
+    return Remedy(name, overrides, "so", predicted, predicted, 1.0, **details)
+
+
+def test_remedies_are_combined_where_that_brings_more():
+    present = remedy("present", 0.1, step=0.4)
+    candidate = Candidate("page cache", ("data.cache=prefix",), "", lambda indices, folder: None)  # type: ignore[arg-type,return-value]
+    parts = [
+        remedy("page cache", 0.02, "data.cache=prefix", step=0.4, candidate=candidate, kept_bytes=7),
+        remedy("4 workers", 0.1, "data.num_workers=4", step=0.4, workers=4),
+        remedy("bf16", 0.1, "trainer.precision=bf16-mixed", step=0.2),
+    ]
+    parts = [replace(part, gain=present.later.epoch_seconds / part.later.epoch_seconds) for part in parts]
+    found = combine(parts, present)
+    # With the cache only the step is left, which more workers do not make faster, and bf16 does.
+    assert [one.name for one in found] == ["page cache + bf16", "page cache + 4 workers + bf16", "4 workers + bf16"]
+    assert found[0].overrides == ("data.cache=prefix", "trainer.precision=bf16-mixed")
+    assert found[0].kept_bytes == 7
+    assert found[0].gain > 1.5 * max(part.gain for part in parts)
+    advice = Advice("here", 160, 16, 2, (), Consumer(), present, [*found, *parts])
+    assert advice.best is found[0]
+    assert advice.mean_error is None

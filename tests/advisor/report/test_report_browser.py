@@ -1,0 +1,156 @@
+"""The report in a real browser: on a phone, on a desk, in the dark and on paper."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sample_results as samples
+from browser import Browser, start_browser
+
+from ocr.advisor.report.html_page import write_report
+
+PHONE, DESK, PAPER = 390, 1440, 703
+"""CSS pixels; paper is A4 within its margins."""
+
+VISIBLE = "[...document.querySelectorAll('svg')].filter(svg => svg.getBoundingClientRect().width)"
+
+OUTSIDE = f"""{VISIBLE}.flatMap(svg => [...svg.querySelectorAll('text, circle, .bar')].filter(node => {{
+  const box = node.getBBox(), view = svg.viewBox.baseVal
+  return box.x < -0.5 || box.y < -0.5 || box.x + box.width > view.width + 0.5 || box.y + box.height > view.height + 0.5
+}}).map(node => node.textContent || node.outerHTML))"""
+
+# Boxes of letters have room above and below the ink: a pixel of it may be shared.
+OVERLAPPING = f"""{VISIBLE}.flatMap(svg => {{
+  const texts = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBBox()]), found = []
+  texts.forEach(([one, a], at) => texts.slice(at + 1).forEach(([other, b]) => {{
+    if (a.x < b.x + b.width && b.x < a.x + a.width && a.y + 1 < b.y + b.height && b.y + 1 < a.y + a.height)
+      found.push([one, other])
+  }}))
+  return found
+}})"""
+
+SMALLEST_LETTERS = f"""Math.min(...{VISIBLE}.flatMap(svg => [...svg.querySelectorAll('text')].map(text =>
+  parseFloat(getComputedStyle(text).fontSize) * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)))"""
+
+# Every text against the nearest colour behind it, every mark of a chart against its card.
+CONTRASTS = """(() => {
+  const parse = colour => colour.match(/[\\d.]+/g).map(Number)
+  const light = colour => parse(colour).slice(0, 3).map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0)
+  const behind = node => {
+    for (; node; node = node.parentElement) {
+      const colour = getComputedStyle(node).backgroundColor
+      if ((parse(colour)[3] ?? 1) == 1) return colour
+    }
+    return 'rgb(255, 255, 255)'
+  }
+  const ratio = (one, other) => {
+    const [dark, bright] = [light(one), light(other)].sort((a, b) => a - b)
+    return (bright + 0.05) / (dark + 0.05)
+  }
+  const found = {text: [], mark: []}
+  for (const node of document.body.querySelectorAll('*')) {
+    const own = [...node.childNodes].some(child => child.nodeType == 3 && child.data.trim())
+    const style = getComputedStyle(node)
+    if (!node.getClientRects().length || node.closest('title, desc')) continue
+    if (own) found.text.push([ratio(node.closest('svg') ? style.fill : style.color, behind(node)), node.textContent])
+    const line = node.matches('.ring, .whisker, .link'), area = node.matches('.bar, rect, .dot')
+    if (line || area) found.mark.push([ratio(line ? style.stroke : style.fill, behind(node)), node.className.baseVal])
+  }
+  return found
+})()"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    started = start_browser(tmp_path_factory.mktemp("browser"))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One of everything, one of each kind, and the least there can be."""
+    other = samples.profile() | {"machine": samples.MACHINE | {"processor": "W" * 200}, "data": {"place": "P" * 300}}
+    results: dict[str, list[dict[str, Any]]] = {
+        "all": [samples.profile(), samples.bench(), samples.advice()],
+        "profiles": [other, samples.profile()],
+        "bench": [samples.bench()],
+        "advice": [samples.advice() | {"timeline": samples.timeline(steps=5000)}],
+        "bare": [samples.bare("profile"), samples.bare("bench"), samples.bare("advice")],
+    }
+    folder = tmp_path_factory.mktemp("a report & <more>")
+    for name, found in results.items():
+        write_report(found, folder / f"{name}.html")
+    return {name: folder / f"{name}.html" for name in results}
+
+
+@pytest.mark.parametrize("width", [320, PHONE, 700, DESK])
+@pytest.mark.parametrize("name", ["all", "profiles", "bench", "advice", "bare"])
+def test_it_renders_from_disk_without_overflow_or_complaint(browser, pages, name, width):
+    browser.open(pages[name], width)
+    assert browser.evaluate("document.querySelector('.verdict').getBoundingClientRect().top") < 100
+    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth && innerWidth") == width
+    assert browser.trouble == []
+    assert browser.requests == [pages[name].as_uri()]
+    assert browser.evaluate(OUTSIDE) == []
+    assert browser.evaluate(OVERLAPPING) == []
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_each_chart_is_shown_once_in_letters_that_can_be_read(browser, pages, width):
+    browser.open(pages["all"], width)
+    shown = "[...document.querySelectorAll('figure')].map(figure => [...figure.querySelectorAll('svg')]"
+    counts = browser.evaluate(f"{shown}.filter(svg => svg.getBoundingClientRect().width).length)")
+    assert counts == [1] * 10
+    assert browser.evaluate(SMALLEST_LETTERS) > 10.5
+
+
+def test_a_wide_table_scrolls_by_itself_and_keeps_its_names_in_sight(browser, pages):
+    browser.open(pages["all"], PHONE)
+    wide = "[...document.querySelectorAll('.scroll')].filter(box => box.scrollWidth > box.clientWidth)"
+    assert browser.evaluate(f"{wide}.length") >= 3
+    browser.evaluate(f"{wide}.forEach(box => box.scrollLeft = 9999)")
+    assert browser.evaluate(f"{wide}.every(box => box.scrollLeft > 0 && box.tabIndex == 0)")
+    names = "box.querySelector('tbody th').getBoundingClientRect().left - box.getBoundingClientRect().left"
+    assert browser.evaluate(f"{wide}.map(box => Math.round({names})).every(left => left >= 0 && left <= 1)")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_and_marks_stand_out_in_both_themes(browser, pages, theme):
+    browser.open(pages["all"], DESK, theme)
+    page = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (page == "rgb(250, 251, 252)") == (theme == "light")
+    found = browser.evaluate(CONTRASTS)
+    assert len(found["text"]) > 300
+    assert len(found["mark"]) > 100
+    assert min(found["text"])[0] >= 4.5, min(found["text"])
+    assert min(found["mark"])[0] >= 3, min(found["mark"])
+
+
+def test_it_prints_black_on_white_with_nothing_cut_off_even_in_the_dark(browser, pages):
+    browser.open(pages["all"], PAPER, "dark", media="print")
+    style = "getComputedStyle(document.body)"
+    assert browser.evaluate(f"[{style}.color, {style}.backgroundColor]") == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
+    assert browser.evaluate("getComputedStyle(document.querySelector('.bar.c1')).fill") == "rgb(26, 86, 207)"
+    assert browser.evaluate("document.documentElement.scrollWidth") <= PAPER
+    assert browser.evaluate("[...document.querySelectorAll('.scroll')].every(b => b.scrollWidth <= b.clientWidth)")
+    assert min(browser.evaluate(CONTRASTS)["text"])[0] >= 7
+    assert browser.evaluate(SMALLEST_LETTERS) > 10
+    assert browser.evaluate(OVERLAPPING) == []
+    assert browser.pdf().startswith(b"%PDF")
+
+
+def test_screen_readers_find_headings_tables_and_pictures_with_names(browser, pages):
+    browser.open(pages["all"], DESK)
+    browser.send("Accessibility.enable")
+    nodes = browser.send("Accessibility.getFullAXTree")["nodes"]
+    named = [(node["role"]["value"], node["name"]["value"]) for node in nodes if "name" in node and "role" in node]
+    assert ("heading", "Where the time goes") in named
+    assert ("image", "Stages of the data path") in named
+    assert ("columnheader", "samples/s") in named
+    assert ("region", "Remedies, the best first") in named
+    images = [name for role, name in named if role == "image"]
+    assert len(images) == len(set(images)) == 10
