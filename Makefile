@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 DEMO   := data/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock clean
+.PHONY: help setup demo test check docs bench lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ check: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(READY)  ## the documentation site, built strictly into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench: $(READY)  ## the benchmarks: make bench DATA=DIR (default: synthetic pages)
 	$(BIN)/python benchmarks/maps.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/cold_epoch.py $(if $(DATA),--data $(DATA))
@@ -56,4 +59,4 @@ lock: $(READY)  ## pin the newest versions that go together into requirements.lo
 	$(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
 
 clean:  ## remove the environment and everything generated
-	rm -rf $(VENV) $(DEMO) outputs .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(VENV) $(DEMO) outputs site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
