@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ocr.pipeline.fingerprint import Signature
 from ocr.pipeline.sample import Maps
+from ocr.pipeline.source import Signature
 
 FORMAT = 1
 ROW_BYTES = 128

@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 
 from ocr.cache.row_format import FORMAT, NOTES_SLOT_BYTES, ROW_BYTES, Layout, Row, align
 from ocr.mapped_file import map_file, private_window
-from ocr.pipeline.fingerprint import Signature, digest
+from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.record import Record
+from ocr.pipeline.source import Signature
 
 CLAIM_SECONDS = 60.0
 EVENTS = ("hits", "misses", "invalid")

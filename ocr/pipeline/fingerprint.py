@@ -6,13 +6,11 @@ import ast
 import hashlib
 import inspect
 import sys
-import time
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import resolve_name
 from types import ModuleType
-from typing import NamedTuple
 
 import xxhash
 
@@ -20,25 +18,10 @@ OPENCV_WHEELS = tuple(
     f"opencv-{contrib}python{headless}" for contrib in ("", "contrib-") for headless in ("", "-headless")
 )
 PIXEL_LIBRARIES = ("numpy", *OPENCV_WHEELS, "pillow", "simplejpeg", "pyclipper", "numba", "albumentations", "albucore")
-
-
-JUST_NOW_NS = 2_000_000_000
-
-
-class Signature(NamedTuple):
-    """What the file system tells of a file: any change of the file shows here, and so does a copy."""
-
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-
-    def settled(self) -> Signature:
-        """As it is, or UNKNOWN where the file changed just now: it may change again within one tick of the clock."""
-        return self if time.time_ns() - max(self.mtime_ns, self.ctime_ns) > JUST_NOW_NS else UNKNOWN
-
-
-UNKNOWN = Signature(-1, 0, 0, 0)
+NEVER_PIXELS = ("ocr.errors", "ocr.checks", "ocr.atomic")
+"""Modules that decide whether a stage runs or a file is written, never what is made of a page."""
+LOGGERS = ("log", "logger", "logging", "warnings")
+LOG_METHODS = ("debug", "info", "warning", "error", "exception", "critical", "warn")
 
 
 def digest(*parts: bytes | str) -> str:
@@ -69,7 +52,10 @@ def stages_digest(stages: tuple[object, ...]) -> str:
 
 @lru_cache
 def code_digest(module_name: str) -> str:
-    """Digest of a module's code and of what it imports from its own package and this one; comments do not count."""
+    """Digest of a module's code and of what it imports from its own package and this one.
+
+    Comments, docstrings and the wording of errors, warnings and log messages do not count.
+    """
     seen: dict[str, str] = {}
     _collect(module_name, (module_name.split(".")[0], __name__.split(".")[0]), seen)
     return digest(*(f"{name}\n{code}" for name, code in sorted(seen.items())))
@@ -79,9 +65,10 @@ def _collect(module_name: str, packages: tuple[str, ...], seen: dict[str, str]) 
     module = sys.modules[module_name]
     tree = _parse(module)
     # A script goes by another name in the worker processes it starts.
-    seen[module_name.replace("__mp_main__", "__main__")] = ast.unparse(tree)
+    seen[module_name.replace("__mp_main__", "__main__")] = ast.unparse(_WithoutWording().visit(tree))
     for name in _imports(tree, module):
-        if name.split(".")[0] in packages and name in sys.modules and name not in seen:
+        is_new = name in sys.modules and name not in seen and name not in NEVER_PIXELS
+        if is_new and name.split(".")[0] in packages:
             _collect(name, packages, seen)
 
 
@@ -90,6 +77,58 @@ def _parse(module: ModuleType) -> ast.Module:
         return ast.parse(inspect.getsource(module))
     except (OSError, TypeError):
         return ast.Module([], [])  # Built-in or interactive: its name and the library versions have to do.
+
+
+class _WithoutWording(ast.NodeTransformer):
+    """Removes what only people read from a syntax tree."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt | None:
+        if isinstance(node.value, ast.Constant):
+            return None  # A docstring.
+        if isinstance(node.value, ast.Call) and _is_logging(node.value.func):
+            return ast.Expr(_without_texts(node.value))
+        self.generic_visit(node)
+        return node
+
+    def visit_Pass(self, node: ast.Pass) -> None:
+        return None  # A docstring makes it superfluous.
+
+    def visit_Raise(self, node: ast.Raise) -> ast.stmt:
+        return ast.Raise(_without_texts(node.exc), node.cause) if isinstance(node.exc, ast.Call) else node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        return ast.Assert(node.test)
+
+
+def _is_logging(function: ast.expr) -> bool:
+    """Whether this is log.warning, self._logger.info, warnings.warn, warn_once or the like."""
+    match function:
+        case ast.Name(id=name):
+            return name.strip("_").startswith("warn")
+        case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=method):
+            return method in LOG_METHODS and owner.strip("_").lower() in LOGGERS
+    return False
+
+
+def _without_texts(call: ast.Call) -> ast.Call:
+    texts = [argument for argument in (*call.args, *call.keywords) if _is_text(argument)]
+    return ast.Call(
+        call.func,
+        [argument for argument in call.args if argument not in texts],
+        [keyword for keyword in call.keywords if keyword not in texts],
+    )
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Whether an expression writes a message: a text, or one that is formatted, joined or chosen."""
+    match node:
+        case ast.Constant(value=str()) | ast.JoinedStr():
+            return True
+        case ast.keyword(value=part) | ast.Call(func=ast.Attribute(value=part)):
+            return _is_text(part)
+        case ast.BinOp(left=left, right=right) | ast.IfExp(body=left, orelse=right):
+            return _is_text(left) or _is_text(right)
+    return False
 
 
 def _imports(tree: ast.Module, module: ModuleType) -> Iterator[str]:

@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ocr.errors import AnnotationError, ConfigError, DataError, ImageError
 from ocr.formats import read_annotations
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.formats.validate import to_polygons
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.fingerprint import Signature, digest
+from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.sample import Sample
 
 ON_BAD_SAMPLE = ("raise", "skip")
 NO_POLYGONS = Polygons.pack([])
+
+
+JUST_NOW_NS = 2_000_000_000
+
+
+class Signature(NamedTuple):
+    """What the file system says about a file: any change of the file changes it, and so does a copy."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    def settled(self) -> Signature:
+        """This signature, or UNKNOWN if the file changed just now: it may change again within one tick of the clock."""
+        return self if time.time_ns() - max(self.mtime_ns, self.ctime_ns) > JUST_NOW_NS else UNKNOWN
+
+
+UNKNOWN = Signature(-1, 0, 0, 0)
+
+
+def file_signature(path: str | os.PathLike[str]) -> Signature | None:
+    """The signature of a file; None if there is no such file."""
+    try:
+        known = os.stat(path)
+    except OSError:
+        return None
+    return Signature(known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +144,8 @@ class FolderSource:
         )
 
     def signature(self, index: int) -> Signature | None:
-        """What the file system tells of a page's file; None where it is gone."""
-        try:
-            known = os.stat(os.path.join(self.folder, self.entries[index].filename))
-        except OSError:
-            return None
-        return Signature(known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino)
+        """Signature of a page's file; None if it is gone."""
+        return file_signature(os.path.join(self.folder, self.entries[index].filename))
 
     def annotation_digest(self, index: int) -> bytes:
         entry = self.entries[index]

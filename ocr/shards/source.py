@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from ocr.errors import AnnotationError, DataError, ImageError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.batch import are_consecutive
-from ocr.pipeline.fingerprint import Signature, content_digest
+from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.record import arrays_digest
 from ocr.pipeline.sample import Maps, Sample
-from ocr.pipeline.source import NO_POLYGONS, annotation_digest
+from ocr.pipeline.source import NO_POLYGONS, Signature, annotation_digest
 from ocr.shards.files import ShardFiles
 from ocr.shards.index import KEY_DIGITS, RAW, ShardIndex, StoredSample, image_extension
 from ocr.shards.storage import Storage

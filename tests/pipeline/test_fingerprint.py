@@ -87,6 +87,88 @@ def test_comments_and_blank_lines_do_not_count(write_module):
     assert digest_of(write_module("grow", f"# A remark.\n\n\n{STAGE}  # Another one.\n")) == before
 
 
+WORDED = '''"""A module."""
+import logging, warnings
+log = logging.getLogger(__name__)
+class Odd(ValueError):
+    """An error."""
+class Grow:
+    """A stage."""
+    by: int = 2
+    """A field."""
+    def __call__(self, page, side=3):
+        """A method."""
+        if page > 4:
+            raise Odd(f"too large: {page}", 7) from None
+        if page < -4:
+            raise Odd("too" + " small: %d" % page)
+        if page == -4:
+            raise Odd("too {}".format(page), hint="a hint" if side else "none")
+        log.warning("grows by %s", side)
+        warnings.warn("grows", stacklevel=2)
+        _warn_once(page, f"a page of {page}")
+        assert page, "no page"
+        return {"mode": "fast"}[str(page) or "mode"] * abs(page)
+'''
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        '"""A module."""\n',
+        '"""An error."""',
+        '"""A stage."""',
+        '"""A field."""',
+        '"""A method."""',
+        "too large: {page}",
+        '"too" + ',
+        " small: %d",
+        "too {}",
+        "a hint",
+        "grows by %s",
+        '"grows"',
+        "a page of {page}",
+        "no page",
+    ],
+)
+def test_rewording_docstrings_errors_and_log_messages_does_not_count(write_module, old):
+    before = digest_of(write_module("grow", WORDED))
+    new = "" if old.endswith(("\n", " ")) else old.replace(old.strip('"'), f"{old.strip(chr(34))} in other words")
+    assert WORDED.count(old) == 1
+    assert digest_of(write_module("grow", WORDED.replace(old, new))) == before
+
+
+@pytest.mark.parametrize("body", ["pass", "...", '"""An error."""\n    pass'])
+def test_a_docstring_may_take_the_place_of_pass(write_module, body):
+    before = digest_of(write_module("grow", WORDED))
+    assert digest_of(write_module("grow", WORDED.replace('"""An error."""', body))) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("int = 2", "int = 3"),
+        ("page > 4", "page >= 4"),
+        ("side=3", "side=4"),
+        ("abs(page)", "int(page)"),
+        ('"fast"', '"slow"'),
+        ('or "mode"', 'or "other"'),
+        ("raise Odd(f", "raise ValueError(f"),
+        (", 7)", ", 8)"),
+        ('"grows by %s", side', '"grows by %s", page'),
+        ("stacklevel=2", "stacklevel=3"),
+        ("_warn_once(page", "_warn_once(side"),
+        ("assert page", "assert side"),
+        ("(ValueError)", "(KeyError)"),
+        ("by: int", "by: float"),
+    ],
+)
+def test_everything_else_counts(write_module, old, new):
+    before = digest_of(write_module("grow", WORDED))
+    assert WORDED.count(old) == 1
+    assert digest_of(write_module("grow", WORDED.replace(old, new))) != before
+
+
 @pytest.mark.parametrize(
     "statement",
     [

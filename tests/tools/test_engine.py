@@ -31,7 +31,7 @@ from engine_work import (
 )
 
 from ocr.errors import ConfigError, ImageError, MissingExtraError, StageError
-from ocr.pipeline.fingerprint import JUST_NOW_NS
+from ocr.pipeline.source import JUST_NOW_NS
 from ocr.tools import engine as engines
 from ocr.tools.engine import run_tasks, started
 

@@ -16,7 +16,7 @@ from rich.progress import track
 from ocr.cache.folder import cache_root
 from ocr.cache.row_format import ROW_BYTES
 from ocr.cache.store import DamagedStoreError, Store, read_about, remove_store
-from ocr.pipeline.fingerprint import Signature
+from ocr.pipeline.source import file_signature
 from ocr.tools.cache.kept import find_caches
 from ocr.tools.cache.report import PLAIN
 
@@ -123,11 +123,8 @@ def _page_names(store: Store, indices: Iterable[int]) -> dict[int, str]:
     folder = str(store.about.get("dataset"))
     for parent, _, files in os.walk(folder, followlinks=True):
         for path in (os.path.join(parent, file) for file in files):
-            try:
-                known = os.stat(path)
-            except OSError:
-                continue
-            index = owners.get(Signature(known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino))
+            signature = file_signature(path)
+            index = owners.get(signature) if signature else None
             if index is not None:
                 names[index] = f" ({os.path.relpath(path, folder)})"
     return names

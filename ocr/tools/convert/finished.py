@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,7 +11,8 @@ from typing import NamedTuple
 
 from ocr.atomic import replacing
 from ocr.errors import DataError
-from ocr.pipeline.fingerprint import UNKNOWN, Signature, digest
+from ocr.pipeline.fingerprint import digest
+from ocr.pipeline.source import UNKNOWN, Signature, file_signature
 from ocr.shards.index import FORMAT, Shard, ShardIndex, StoredSample, index_name, shard_name
 from ocr.tools.convert.plan import Plan, ShardTask, key_of
 
@@ -83,15 +83,6 @@ def read_done(shard: Path) -> Finished | None:
         return Finished.from_json(done_file(shard).read_bytes())
     except OSError:
         return None
-
-
-def file_signature(path: Path) -> Signature:
-    """What the file system tells of a file; UNKNOWN where it is gone."""
-    try:
-        known = os.stat(path)
-    except OSError:
-        return UNKNOWN
-    return Signature(known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino)
 
 
 def fits(task: ShardTask, finished: Finished) -> bool:

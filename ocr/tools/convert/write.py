@@ -10,9 +10,10 @@ from typing import IO, cast
 
 from ocr.atomic import replacing
 from ocr.errors import ConfigError, DataError
-from ocr.pipeline.fingerprint import UNKNOWN, Signature, content_digest
+from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.source import UNKNOWN, Signature, file_signature
 from ocr.shards.index import Shard, StoredSample, end_tar, write_member
-from ocr.tools.convert.finished import Finished, Row, file_signature, write_done
+from ocr.tools.convert.finished import Finished, Row, write_done
 from ocr.tools.convert.members import Parts, put_together, take_apart
 from ocr.tools.convert.plan import ShardTask, key_of
 
@@ -95,7 +96,7 @@ def write_shard(task: ShardTask) -> Finished:
         # What vouches for the shard must not reach the disk before the shard does.
         os.fsync(stream.fileno())
     shard = Shard(task.name, hashed.tell(), hashed.sha256(), len(writer.rows))
-    signature = file_signature(task.path)
+    signature = file_signature(task.path) or UNKNOWN
     rows = tuple(writer.rows)
     finished = Finished(shard, rows, writer.skipped, task.recipe_digest, signature, writer.seen)
     write_done(task.path, finished)
