@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ocr.advisor.measure.stage_demands import choose_pages, measure_demands, spared_kinds
 from ocr.advisor.model.queueing import GIL, Consumer, Demand, Pipeline
-from ocr.pipeline.record import Cut
+from ocr.pipeline.cut import Cut
 from ocr.system import usable_cores
 
 TOO_MUCH = 0.1

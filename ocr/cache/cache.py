@@ -26,8 +26,9 @@ from ocr.cache.siblings import Relatives, holds_pages_of
 from ocr.cache.store import DamagedStoreError, Store, remove_store
 from ocr.errors import DataError
 from ocr.pipeline.batch import are_consecutive
+from ocr.pipeline.cut import Cut
 from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
-from ocr.pipeline.record import Cut, Record, read_notes, to_record, to_sample
+from ocr.pipeline.record import Record, read_notes, to_record, to_sample
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import UNKNOWN, Signature, Source
 

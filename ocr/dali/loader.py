@@ -79,7 +79,7 @@ class DALIMaker(BatchMaker):
 
     def _item(self, pending: Pending, position: int) -> Item | None:
         index = pending.indices[position]
-        request: Item | None = self.dataset._guard(index, self._request)
+        request: Item | None = self.dataset.guard(index, self._request)
         return request
 
     def _request(self, index: int) -> Item:
@@ -127,7 +127,7 @@ class DALIMaker(BatchMaker):
 
         def finish(number: int) -> Item | None:
             request, place = requests[number], places[number]
-            item: Item | None = self.dataset._guard(
+            item: Item | None = self.dataset.guard(
                 request.sample.index, lambda _: self._finish_page(pending, place, request, pages[number])
             )
             return item
@@ -145,8 +145,8 @@ class DALIMaker(BatchMaker):
         slot = self._slot(pending, place, sample)
         if page is not None:
             slot.write_page(sample.image, dataset.transform.host_normalization)
-        if dataset._draw_maps is not dataset.targets and self.pipeline.maps == "host":
-            sample = dataset._with_maps(sample)
+        if dataset.draw_maps is not dataset.targets and self.pipeline.maps == "host":
+            sample = dataset.with_maps(sample)
             assert sample.maps is not None
             slot.write_maps(sample.maps)
         else:

@@ -19,11 +19,11 @@ from rich.progress import track
 from torch.utils.data import Dataset
 
 from ocr.cache.cache import Cache
-from ocr.datasets.cut import choose_cut
 from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_names
 from ocr.loader.buffers import Slot
 from ocr.pipeline.batch import LISTED, STACKED, Batch, Item, are_consecutive, as_batch, listed, to_item
+from ocr.pipeline.cut import CutSettings, choose_cut
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.ledger import Ledger, rows_of
@@ -66,9 +66,8 @@ class PageDataset(Dataset[Item | None]):
     ) -> None:
         """`maps_folder` holds stored maps, which are used where no random stage moves polygons."""
         self.transform = transform
-        self.cut = choose_cut(
-            transform, cache, preload_maps, preload_images, prenormalize_images, cache_transformed_tensors
-        )
+        kept = CutSettings(cache, preload_maps, preload_images, prenormalize_images, cache_transformed_tensors)
+        self.cut = choose_cut(transform.stages, kept, transform.host_normalization is not None)
         self.decode = _decode_stage(image_loading_config or {}, transform.needed_side)
         self.source = source
         for name, reason in source.skipped.items():
@@ -82,7 +81,7 @@ class PageDataset(Dataset[Item | None]):
         # Shared, so that workers that live on see the epoch change.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         stored = maps_folder is not None and maps_folder.is_dir() and not transform.moves_geometry
-        self._draw_maps = StoredTargets(self.targets, maps_folder) if stored and maps_folder else self.targets
+        self.draw_maps = StoredTargets(self.targets, maps_folder) if stored and maps_folder else self.targets
         as_in_batch = self.cut.normalized or transform.host_normalization is None
         self._holds_batches = self.cut.page and self.cut.maps and as_in_batch and not transform.random
         self.cache = self._open_cache(cache_folder, cache_max_bytes) if self.cut else None
@@ -102,12 +101,16 @@ class PageDataset(Dataset[Item | None]):
             self.ledger.note([index], notes)
             tensors = {name: batch[plural][0] for name, plural in STACKED.items()}
             return tensors | {name: batch[name][0] for name in LISTED} | self._beside_batch
-        return self._guard(index, self._item)
+        return self.guard(index, self._item)
 
     def _item(self, index: int) -> Item:
         sample = self.sample(index)
         self.ledger.record(sample)
         return to_item(sample, self.transform.host_normalization, self.targets)
+
+    def name(self, index: int) -> str:
+        """The file name of a sample."""
+        return self.source.names[index]
 
     def can_view(self, indices: Sequence[int]) -> bool:
         """Whether a batch of these samples is a view of the cache as soon as it holds them."""
@@ -126,22 +129,22 @@ class PageDataset(Dataset[Item | None]):
     def keep(self, index: int) -> str:
         """See that the cache holds a sample: "hit", "miss" or "invalid" as it was, "" where the page is skipped."""
         assert self.cache is not None
-        made = self._guard(index, lambda index: {"outcome": self.cache.sample(index).cached})  # type: ignore[union-attr]
+        made = self.guard(index, lambda index: {"outcome": self.cache.sample(index).cached})  # type: ignore[union-attr]
         return made["outcome"] if made else ""
 
     def write(self, index: int, slot_for: Callable[[Sample], Slot]) -> Item | None:
         """Put a sample into its slot of a batch; what is listed of it, None where it is skipped."""
-        return self._guard(index, lambda index: self._write(index, slot_for))
+        return self.guard(index, lambda index: self._write(index, slot_for))
 
     def _write(self, index: int, slot_for: Callable[[Sample], Slot]) -> Item:
         sample = self._augmented(index)
         slot = slot_for(sample)
         slot.write_page(sample.image, self.transform.host_normalization)
-        if sample.maps is None and self._draw_maps is self.targets:
+        if sample.maps is None and self.draw_maps is self.targets:
             self.targets.draw(sample.polygons, sample.width, sample.height, sample.annotated, slot.maps)
             sample = replace(sample, map_source="drawn")
         else:
-            sample = self._with_maps(sample)
+            sample = self.with_maps(sample)
             assert sample.maps is not None
             slot.write_maps(sample.maps)
         self.ledger.record(sample)
@@ -149,7 +152,7 @@ class PageDataset(Dataset[Item | None]):
 
     def sample(self, index: int) -> Sample:
         """One page after all stages, as arrays; those of a cache are read-only."""
-        return self._with_maps(self._augmented(index))
+        return self.with_maps(self._augmented(index))
 
     def page(self, index: int) -> Sample:
         """One page at the cut, made now: decoded, and through the fixed part of the transforms."""
@@ -189,7 +192,7 @@ class PageDataset(Dataset[Item | None]):
         return outcomes
 
     def __repr__(self) -> str:
-        path = ["source", repr(self.decode), repr(self.transform), repr(self._draw_maps), "batch"]
+        path = ["source", repr(self.decode), repr(self.transform), repr(self.draw_maps), "batch"]
         kind = type(self).__name__
         return f"{kind}({len(self)} pages of {self.source.place}, cache {self.cut}): {' -> '.join(path)}"
 
@@ -209,11 +212,12 @@ class PageDataset(Dataset[Item | None]):
     def _fixed(self, raw: Sample) -> Sample:
         return FixedPart(self.decode, self.transform.fixed)(raw)
 
-    def _with_maps(self, sample: Sample) -> Sample:
-        return self._draw_maps(sample) if sample.maps is None else sample
+    def with_maps(self, sample: Sample) -> Sample:
+        """The sample with its maps: those it has, or stored or drawn ones."""
+        return self.draw_maps(sample) if sample.maps is None else sample
 
-    def _guard(self, index: int, get: Callable[[int], Item]) -> Item | None:
-        """Skip a page that cannot be used, where that is wished; name the page that a stage failed on."""
+    def guard(self, index: int, get: Callable[[int], Item]) -> Item | None:
+        """Skip a page that cannot be used if `on_bad_sample="skip"`; name the page that a stage failed on."""
         try:
             return get(index)
         except DataError as error:
@@ -236,7 +240,7 @@ class PageDataset(Dataset[Item | None]):
                 log.warning(
                     "%r is shown by its address: the cache is made anew in every run. Make it a frozen dataclass", stage
                 )
-        drawn = self._draw_maps if self.cut.maps else None
+        drawn = self.draw_maps if self.cut.maps else None
         normalization = self.transform.normalization if self.cut.normalized else None
         make = FixedPart(self.decode, self.transform.fixed, drawn, normalization)
         cache = Cache(self.source, stages, make, self.cut, folder, max_bytes)

@@ -14,10 +14,11 @@ from omegaconf import OmegaConf
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.batch import image_tensor
+from ocr.pipeline.cut import moves_polygons, split_at_cut
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import FixedStage, RandomStage, Stage, cut, run
+from ocr.pipeline.stage import FixedStage, RandomStage, Stage, run
 from ocr.pipeline.suffix import merge_geometry
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class DBTransforms:
         steps, self.normalization = _take_normalization(_flatten(transforms))
         self.normalize = normalize
         self.stages: tuple[Stage, ...] = merge_geometry(_as_stages(steps))
-        self.fixed, self.random = cut(self.stages)
+        self.fixed, self.random = split_at_cut(self.stages)
 
     @property
     def host_normalization(self) -> Normalize | None:
@@ -62,7 +63,7 @@ class DBTransforms:
     @property
     def moves_geometry(self) -> bool:
         """Whether polygons of the same page differ between epochs."""
-        return any(isinstance(stage, RandomStage) and stage.moves_geometry for stage in self.random)
+        return moves_polygons(self.stages)
 
     def __call__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -14,26 +14,10 @@ import xxhash
 from numpy.typing import NDArray
 
 from ocr.geometry.polygons import Polygons
+from ocr.pipeline.cut import Cut
 from ocr.pipeline.sample import NO_IMAGE, Maps, Sample
 
 _SIZES = struct.Struct("<III")
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What is kept of a sample."""
-
-    page: bool = False
-    maps: bool = False
-    normalized: bool = False
-    """The page as floats, as the batch wants it."""
-
-    def __bool__(self) -> bool:
-        return self.page or self.maps
-
-    def __str__(self) -> str:
-        kept = ["float page" if self.normalized else "page"] * self.page + ["maps"] * self.maps
-        return " + ".join(kept) or "off"
 
 
 class Record(NamedTuple):

@@ -1,10 +1,9 @@
-"""Fixed and random stages are different types; where the first random one stands is the cut."""
+"""Fixed and random stages are different types; the cut is at the first random one."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import ClassVar
 
 import numpy as np
@@ -59,16 +58,3 @@ def run(stages: Sequence[Stage], sample: Sample, rng: np.random.Generator) -> Sa
     for stage in stages:
         sample = stage(sample) if isinstance(stage, FixedStage) else stage(sample, rng)
     return sample
-
-
-def cut(stages: Sequence[Stage]) -> tuple[tuple[FixedStage, ...], tuple[Stage, ...]]:
-    """Split into the longest fixed prefix and the rest."""
-    fixed = tuple(takewhile(lambda stage: isinstance(stage, FixedStage), stages))
-    return fixed, tuple(stages[len(fixed) :])  # type: ignore[return-value]
-
-
-def refuse_random(stages: Sequence[Stage], setting: str, cure: str) -> None:
-    """Raise where a random stage stands in front of something that would freeze it."""
-    for stage in stages:
-        if isinstance(stage, RandomStage):
-            raise ConfigError(f"{setting}, but {stage!r} is random: every epoch would repeat the first one. {cure}")

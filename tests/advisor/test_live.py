@@ -11,7 +11,7 @@ from ocr.advisor.live import after_the_cut, best_remedy
 from ocr.advisor.model.queueing import GIL, Consumer, Demand, Pipeline
 from ocr.jobs.compose import compose_training
 from ocr.jobs.train import train
-from ocr.pipeline.record import Cut
+from ocr.pipeline.cut import Cut
 
 TINY = (
     "model=lite",

@@ -15,10 +15,11 @@ from ocr.datasets import DBTransforms, OCRDataset, OCRWebDataset
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, DataError, ImageError
 from ocr.loader import Loader
+from ocr.pipeline.cut import Cut
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.fingerprint import content_digest, stages_digest
 from ocr.pipeline.prefix import Letterbox
-from ocr.pipeline.record import Cut, to_record
+from ocr.pipeline.record import to_record
 from ocr.pipeline.suffix import ColourJitter, RandomFlip, TextAwareCrop
 from ocr.shards.index import RAW, READY, Shard, ShardIndex, StoredSample, end_tar, shard_name, write_member
 

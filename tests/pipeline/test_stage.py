@@ -5,9 +5,10 @@ import pytest
 
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
+from ocr.pipeline.cut import refuse_random, split_at_cut
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import cut, refuse_random, run
+from ocr.pipeline.stage import run
 from ocr.pipeline.suffix import RandomBlur, RandomFlip
 from ocr.pipeline.targets import Targets
 
@@ -15,10 +16,10 @@ BOX, MAPS, FLIP, BLUR = Letterbox(16), Targets(), RandomFlip(p=1), RandomBlur(p=
 
 
 def test_the_cut_lies_before_the_first_random_stage() -> None:
-    assert cut([BOX, FLIP, MAPS]) == ((BOX,), (FLIP, MAPS))
-    assert cut([BOX, MAPS]) == ((BOX, MAPS), ())
-    assert cut([FLIP, BOX]) == ((), (FLIP, BOX))
-    assert cut([]) == ((), ())
+    assert split_at_cut([BOX, FLIP, MAPS]) == ((BOX,), (FLIP, MAPS))
+    assert split_at_cut([BOX, MAPS]) == ((BOX, MAPS), ())
+    assert split_at_cut([FLIP, BOX]) == ((), (FLIP, BOX))
+    assert split_at_cut([]) == ((), ())
 
 
 def test_stages_of_both_kinds_run_in_their_order() -> None:

@@ -42,7 +42,7 @@ class DataPath:
         rows = _Rows()
         self._source = rows.step("source", type(dataset.source).__name__, "source", dataset.source.read)
         self._stages = [rows.stage(*each) for each in _stages(dataset, take_apart)]
-        self._targets = rows.step("targets", repr(dataset._draw_maps), "targets", self._draw)
+        self._targets = rows.step("targets", repr(dataset.draw_maps), "targets", self._draw)
         self._in_slots = engine == "threads"
         if self._in_slots:
             self._write = rows.step("slot", "the page into its slot of the batch", "batch", self._write_slot)
@@ -80,10 +80,10 @@ class DataPath:
     def _draw(self, sample: Sample, slot: Slot | None) -> Sample:
         """Straight into the slot where the loader does so: where maps are drawn, and not stored or cached."""
         dataset = self.dataset
-        if slot is not None and sample.maps is None and dataset._draw_maps is dataset.targets:
+        if slot is not None and sample.maps is None and dataset.draw_maps is dataset.targets:
             drawn = dataset.targets.draw(sample.polygons, sample.width, sample.height, sample.annotated, slot.maps)
             return replace(sample, maps=drawn)
-        made: Sample = dataset._with_maps(sample)
+        made: Sample = dataset.with_maps(sample)
         return made
 
     def _write_slot(self, sample: Sample, slot: Slot) -> tuple[dict[str, Any], Slot]:

@@ -16,7 +16,7 @@ import torch
 from ocr.advisor.measure.data_path import DataPath
 from ocr.advisor.measure.stage_timing import Step, run_named
 from ocr.advisor.model.queueing import DISK, GIL, Demand
-from ocr.pipeline.record import Cut
+from ocr.pipeline.cut import Cut
 
 SHORT_SECONDS = 0.0002
 """A stage that takes less is not worth the start of two threads, and holds up nobody."""

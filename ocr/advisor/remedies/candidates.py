@@ -15,7 +15,7 @@ from ocr.datasets.build import build_dataset
 from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.shard_dataset import ShardDataset
 from ocr.formats.maps import map_file, write_maps
-from ocr.pipeline.record import Cut
+from ocr.pipeline.cut import Cut
 from ocr.pipeline.targets import maps_fingerprint
 from ocr.shards.find import open_shards
 from ocr.shards.index import RAW, READY, end_tar, write_member

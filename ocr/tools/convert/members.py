@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError
 from ocr.formats.maps import NAMES
+from ocr.pipeline.cut import Cut
 from ocr.pipeline.decode import Decode, read_header
 from ocr.pipeline.fingerprint import code_digest, digest, stages_digest
-from ocr.pipeline.record import Cut, arrays_digest, to_record
+from ocr.pipeline.record import arrays_digest, to_record
 from ocr.pipeline.sample import Maps, Sample
 from ocr.pipeline.stage import FixedStage
 from ocr.pipeline.targets import Targets, maps_fingerprint

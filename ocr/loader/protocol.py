@@ -1,0 +1,114 @@
+"""What a loader needs of a dataset: items of any kind, or pages that are written straight into a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.loader.buffers import Slot
+from ocr.pipeline.batch import Batch, Item
+from ocr.pipeline.device import Normalize
+from ocr.pipeline.ledger import Ledger
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.targets import Targets
+
+CachedBatch = tuple[Batch, NDArray[np.int32]]
+"""A batch that is a view of the cache, and one ledger row per sample, noted when the batch is handed out."""
+
+
+@runtime_checkable
+class ItemDataset(Protocol):
+    """Any map-style dataset; None stands for an item to leave out."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Item | None: ...
+
+
+@runtime_checkable
+class HasEpochs(Protocol):
+    """A dataset whose items differ between epochs."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Start an epoch."""
+
+
+class Transform(Protocol):
+    """How the pages of a dataset are normalised."""
+
+    @property
+    def normalization(self) -> Normalize | None:
+        """The normalisation of the model's input; None if there is none."""
+
+    @property
+    def host_normalization(self) -> Normalize | None:
+        """The normalisation that is applied on the host; None if images stay uint8 until the device."""
+
+
+@runtime_checkable
+class Pages(HasEpochs, Protocol):
+    """Pages that are written straight into the slots of a batch; `index` is a position or the handle of a stream."""
+
+    @property
+    def transform(self) -> Transform: ...
+
+    @property
+    def targets(self) -> Targets: ...
+
+    def __getitem__(self, index: int, /) -> Item | None: ...
+
+    def name(self, index: int, /) -> str:
+        """The file name of a sample."""
+
+    def write(self, index: int, slot_for: Callable[[Sample], Slot], /) -> Item | None:
+        """Write a sample into its slot; returns what a batch lists of it, or None if the page is skipped."""
+
+
+@runtime_checkable
+class IndexedPages(Pages, Protocol):
+    """Pages whose number is known, and whose batches may be views of a cache."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    def __len__(self) -> int: ...
+
+    def peek(self, indices: Sequence[int]) -> CachedBatch | None:
+        """The batch of these samples as views of the cache; None if they must be made or copied."""
+
+    def can_view(self, indices: Sequence[int]) -> bool:
+        """Whether a batch of these samples is a view of the cache as soon as it holds them."""
+
+    def keep(self, index: int) -> str:
+        """Store a sample in the cache: "hit", "miss" or "invalid" as it was found, "" if the page is skipped."""
+
+    def settle(self) -> None:
+        """Add this epoch's hits and misses so far to the statistics of the cache."""
+
+
+@runtime_checkable
+class ShardedPages(IndexedPages, Protocol):
+    """Pages in shards, which define the order of an epoch and are fetched ahead."""
+
+    def epoch_order(self, seed: int, epoch: int, shuffle: bool) -> NDArray[np.int64]:
+        """The order of all samples in an epoch; each rank takes one piece of it."""
+
+    def expect(self, batches: Sequence[Sequence[int]]) -> None:
+        """Announce the batches of a pass, so that their shards are fetched ahead."""
+
+
+@runtime_checkable
+class StreamedPages(Pages, Protocol):
+    """Pages whose number is unknown until all shards have arrived."""
+
+    def handles(self, seed: int, epoch: int, shuffle: bool) -> Iterator[int]:
+        """One handle per sample of an epoch, as they arrive."""
+
+    def forget(self, handles: Sequence[int]) -> None:
+        """Announce that these samples will not be asked for."""
+
+
+LoadableDataset = ItemDataset | IndexedPages | StreamedPages

@@ -1,0 +1,98 @@
+"""The cut: where the fixed stages end, and how much of what they make is kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from ocr.checks import check_choice
+from ocr.errors import ConfigError
+from ocr.pipeline.stage import FixedStage, RandomStage, Stage
+
+log = logging.getLogger(__name__)
+CACHE_SETTINGS = ("auto", "prefix", "batch", "off")
+CACHE_THE_PREFIX = "Cache the fixed prefix instead: data.cache=prefix"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is kept of a sample."""
+
+    page: bool = False
+    maps: bool = False
+    normalized: bool = False
+    """The page is kept as floats, as the batch needs it."""
+
+    def __bool__(self) -> bool:
+        return self.page or self.maps
+
+    def __str__(self) -> str:
+        kept = ["float page" if self.normalized else "page"] * self.page + ["maps"] * self.maps
+        return " + ".join(kept) or "off"
+
+
+@dataclass(frozen=True, slots=True)
+class CutSettings:
+    """What a user asks to keep; each setting adds to the others."""
+
+    cache: str = "off"
+    preload_maps: bool = False
+    preload_images: bool = False
+    prenormalize_images: bool = False
+    cache_transformed_tensors: bool = False
+
+
+def split_at_cut(stages: Sequence[Stage]) -> tuple[tuple[FixedStage, ...], tuple[Stage, ...]]:
+    """Split into the longest fixed prefix and the rest."""
+    fixed = tuple(takewhile(lambda stage: isinstance(stage, FixedStage), stages))
+    return fixed, tuple(stages[len(fixed) :])  # type: ignore[return-value]
+
+
+def moves_polygons(stages: Sequence[Stage]) -> bool:
+    """Whether polygons of the same page differ between epochs, and so do their maps."""
+    return any(isinstance(stage, RandomStage) and stage.moves_geometry for stage in stages)
+
+
+def refuse_random(stages: Sequence[Stage], setting: str, cure: str) -> None:
+    """Raise if a setting would freeze the output of a random stage."""
+    for stage in stages:
+        if isinstance(stage, RandomStage):
+            raise ConfigError(f"{setting}, but {stage!r} is random: every epoch would repeat the first one. {cure}")
+
+
+def choose_cut(stages: Sequence[Stage], settings: CutSettings, normalizes_on_host: bool) -> Cut:
+    """What to keep of a sample; a ConfigError if that would freeze something random."""
+    cache = settings.cache or "off"  # YAML reads a bare `off` as false.
+    check_choice("data.cache", cache, CACHE_SETTINGS)
+    _refuse_impossible(stages, settings, normalizes_on_host)
+    everything_is_fixed = not any(isinstance(stage, RandomStage) for stage in stages)
+    if settings.cache_transformed_tensors or cache == "batch" or (cache == "auto" and everything_is_fixed):
+        return Cut(page=True, maps=True, normalized=normalizes_on_host)
+    return Cut(
+        page=cache != "off" or settings.preload_images or settings.prenormalize_images,
+        # If no random stage moves polygons, maps are as fixed as the page.
+        maps=settings.preload_maps or (cache == "auto" and not moves_polygons(stages)),
+        normalized=settings.prenormalize_images,
+    )
+
+
+def _refuse_impossible(stages: Sequence[Stage], settings: CutSettings, normalizes_on_host: bool) -> None:
+    if settings.cache_transformed_tensors:
+        refuse_random(stages, "cache_transformed_tensors=true", CACHE_THE_PREFIX)
+    if settings.prenormalize_images:
+        refuse_random(stages, "prenormalize_images=true", CACHE_THE_PREFIX)
+    if settings.cache == "batch":
+        refuse_random(stages, "data.cache=batch", CACHE_THE_PREFIX)
+    if settings.preload_maps and moves_polygons(stages):
+        raise ConfigError(
+            "preload_maps=true, but the transforms move polygons: every epoch has other maps. Set preload_maps=false"
+        )
+    if settings.prenormalize_images and not normalizes_on_host:
+        raise ConfigError(
+            "prenormalize_images=true, but normalize=device leaves images uint8 until the device. Drop one, or set "
+            "transforms.normalize=host"
+        )
+    if settings.prenormalize_images:
+        log.warning("prenormalize_images=true keeps pages as floats: 4 x the memory of the same pages as bytes")
