@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from ocr.dali.plan import HALVINGS, Clerk, Plan, Request, divide
+from ocr.dali.plan import Plan, divide
+from ocr.dali.requests import HALVINGS, PageReader, Request
 from ocr.datasets.page_dataset import PageDataset
 from ocr.errors import ConfigError, StageError, near_names
 from ocr.optional import require
@@ -79,7 +80,7 @@ class OCRPipeline:
         maps: str,
         model_device: torch.device | str | None,
     ) -> None:
-        self.dataset, self.plan, self.clerk = dataset, plan, Clerk(dataset, plan)
+        self.dataset, self.plan, self.reader = dataset, plan, PageReader(dataset, plan)
         self.batch_size, self.num_threads, self.device_id, self.maps = batch_size, num_threads, device_id, maps
         transform = dataset.transform
         # Towards another device, uint8 is a quarter of the bytes.

@@ -11,7 +11,7 @@ import torch
 
 from ocr.dali.graph import OCRPipeline, RefusedError
 from ocr.dali.maps import draw_on_device
-from ocr.dali.plan import Request
+from ocr.dali.requests import Request
 from ocr.errors import ConfigError
 from ocr.loader.batch_maker import BatchMaker, Pending
 from ocr.loader.loader import Loader
@@ -83,7 +83,7 @@ class DALIMaker(BatchMaker):
         return request
 
     def _request(self, index: int) -> Item:
-        return {"request": self.pipeline.clerk.request(index)}
+        return {"request": self.pipeline.reader.read(index)}
 
     def _assemble(self, pending: Pending) -> None:
         places, images = self._run(pending)
@@ -112,7 +112,7 @@ class DALIMaker(BatchMaker):
             refused = self.pipeline.find_refused(requests)
             if not refused:
                 raise
-        self.pipeline.clerk.refused.update(refused)
+        self.pipeline.reader.refused.update(refused)
         for place in places:
             if pending.indices[place] in refused:
                 pending.items[place] = self._item(pending, place)
@@ -151,7 +151,7 @@ class DALIMaker(BatchMaker):
             slot.write_maps(sample.maps)
         else:
             if self.pipeline.maps == "host":
-                dataset.targets.draw(sample.polygons, sample.width, sample.height, sample.annotated, slot.maps)
+                dataset.targets.draw(sample.polygons, *sample.size, sample.annotated, slot.maps)
             sample = replace(sample, map_source="drawn")
         dataset.ledger.record(sample)
         return listed(sample)

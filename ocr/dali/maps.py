@@ -26,7 +26,7 @@ def draw_on_device(targets: Targets, samples: Sequence[Sample], device: torch.de
     """The four maps of a batch, as `Targets.draw` has them, on the device."""
     pages = []
     for sample in samples:
-        fills, distances = fill(targets, sample.polygons, sample.width, sample.height, sample.annotated)
+        fills, distances = fill(targets, sample.polygons, *sample.size, sample.annotated)
         prob_map, thresh_mask, prob_mask = torch.from_numpy(fills).to(device, non_blocking=True).bool()
         band = torch.full(prob_map.shape, targets.thresh_min, device=device)
         raise_band(sample.polygons, distances, targets.thresh_min, targets.thresh_max, band)

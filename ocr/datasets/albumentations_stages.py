@@ -17,7 +17,7 @@ from ocr.errors import ConfigError
 from ocr.geometry.polygons import move_points
 from ocr.optional import require
 from ocr.pipeline.prefix import POSITIONS, Letterbox
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import PageView, Sample
 from ocr.pipeline.stage import FixedStage, RandomStage, Stage
 
 PURPOSE = "A transform of another library in the list"
@@ -119,7 +119,7 @@ class _Composed:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _local=threading.local())
 
-    def _apply(self, sample: Sample, seed: int) -> Sample:
+    def _transform(self, sample: Sample, seed: int) -> Sample:
         if not self.moves_geometry:
             return replace(sample, image=self._compose(seed)(image=sample.image)["image"])
         vertices = sample.polygons.vertices
@@ -163,14 +163,18 @@ class FixedAlbumentations(_Composed, FixedStage):
     """Transforms that draw nothing at random."""
 
     def __call__(self, sample: Sample) -> Sample:
-        return self._apply(sample, 0)
+        return self._transform(sample, 0)
 
 
 class RandomAlbumentations(_Composed, RandomStage):
     """Any other transforms, seeded from the sample's generator."""
 
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        return self._apply(sample, int(rng.integers(2**31)))
+    def draw(self, rng: np.random.Generator, page: PageView) -> int:
+        """The seed of Albumentations' own generators."""
+        return int(rng.integers(2**31))
+
+    def apply(self, sample: Sample, parameters: int) -> Sample:
+        return self._transform(sample, parameters)
 
 
 def _members(transforms: Sequence[Any]) -> Iterator[Any]:

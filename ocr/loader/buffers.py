@@ -86,7 +86,8 @@ class MemoryPool:
         dtype = sample.image.dtype
         if dtype == np.uint8 and normalize is not None:
             dtype = np.dtype(np.float32)
-        key = (size, sample.height, sample.width, dtype)
+        width, height = sample.size
+        key = (size, height, width, dtype)
         if self.pinned:
             return BatchMemory(*key, pinned=True)
         with self._lock:
@@ -102,9 +103,9 @@ class MemoryPool:
 def check_size(memory: BatchMemory, sample: Sample) -> None:
     """Raise where a page has another size than its batch."""
     _, height, width, _ = memory.key
-    if (sample.height, sample.width) != (height, width):
+    if sample.size != (width, height):
         raise ConfigError(
-            f"{sample.filename} is {sample.width}x{sample.height} in a batch of {width}x{height}: end the fixed "
+            f"{sample.filename} is {sample.size[0]}x{sample.size[1]} in a batch of {width}x{height}: end the fixed "
             "transforms with a Letterbox(size)"
         )
 

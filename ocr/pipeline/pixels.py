@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import cv2
 import numpy as np
 import simplejpeg
+from numpy.typing import NDArray
 
 from ocr.checks import SHARE, Range
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import PageView, Sample
 from ocr.pipeline.stage import Chance
 
 # Pixels; a narrower Gaussian changes nothing.
-LEAST_SIGMA = 0.2
+MIN_SIGMA = 0.2
 
 
 class RandomPixels(Chance):
@@ -22,6 +23,14 @@ class RandomPixels(Chance):
 
     __slots__ = ()
     moves_geometry = False
+
+
+class Colours(NamedTuple):
+    """A linear change of colours: `matrix @ pixel + shift`."""
+
+    matrix: NDArray[np.float64]
+    """(3, 3)"""
+    shift: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +43,16 @@ class ColourJitter(RandomPixels):
     p: float = 0.5
     ranges: ClassVar = {"brightness": SHARE, "contrast": SHARE, "saturation": SHARE}
 
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        if rng.random() >= self.p:
-            return sample
+    def choose(self, rng: np.random.Generator, page: PageView) -> Colours:
         brightness, contrast, saturation = (
             1 + rng.uniform(-share, share) for share in (self.brightness, self.contrast, self.saturation)
         )
         gray = np.tile([0.299, 0.587, 0.114], (3, 1))
-        colours = brightness * contrast * (saturation * np.eye(3) + (1 - saturation) * gray)
-        shift = 127.5 * (1 - contrast)
-        image = cv2.transform(sample.image, np.column_stack([colours, [shift] * 3]))
+        matrix = brightness * contrast * (saturation * np.eye(3) + (1 - saturation) * gray)
+        return Colours(matrix, 127.5 * (1 - contrast))
+
+    def apply(self, sample: Sample, parameters: Colours) -> Sample:
+        image = cv2.transform(sample.image, np.column_stack([parameters.matrix, [parameters.shift] * 3]))
         return replace(sample, image=np.asarray(image))
 
 
@@ -53,12 +62,14 @@ class RandomBlur(RandomPixels):
 
     sigma: float = 1.2
     p: float = 0.2
-    ranges: ClassVar = {"sigma": Range(LEAST_SIGMA)}
+    ranges: ClassVar = {"sigma": Range(MIN_SIGMA)}
 
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        if rng.random() >= self.p:
-            return sample
-        return replace(sample, image=cv2.GaussianBlur(sample.image, (0, 0), rng.uniform(LEAST_SIGMA, self.sigma)))
+    def choose(self, rng: np.random.Generator, page: PageView) -> float:
+        """The standard deviation of the Gaussian, in pixels."""
+        return rng.uniform(MIN_SIGMA, self.sigma)
+
+    def apply(self, sample: Sample, parameters: float) -> Sample:
+        return replace(sample, image=cv2.GaussianBlur(sample.image, (0, 0), parameters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +82,10 @@ class JpegNoise(RandomPixels):
     ranges: ClassVar = {"worst": Range(1, 100, whole=True), "best": Range(1, 100, whole=True)}
     ascending: ClassVar = ("worst", "best")
 
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        if rng.random() >= self.p:
-            return sample
-        quality = int(rng.integers(self.worst, self.best + 1))
-        encoded = simplejpeg.encode_jpeg(np.ascontiguousarray(sample.image), quality, "RGB", "420")
+    def choose(self, rng: np.random.Generator, page: PageView) -> int:
+        """The quality of the JPEG."""
+        return int(rng.integers(self.worst, self.best + 1))
+
+    def apply(self, sample: Sample, parameters: int) -> Sample:
+        encoded = simplejpeg.encode_jpeg(np.ascontiguousarray(sample.image), parameters, "RGB", "420")
         return replace(sample, image=simplejpeg.decode_jpeg(encoded, "RGB"))

@@ -31,7 +31,7 @@ class Letterbox(FixedStage):
 
     def __call__(self, sample: Sample) -> Sample:
         # The page's size sets the geometry, not that of a scaled decode: every decoder gives the same polygons.
-        page_width, page_height = sample.reduced_from or (sample.width, sample.height)
+        page_width, page_height = sample.size
         scale = self.size / max(page_width, page_height)
         width, height = max(1, round(page_width * scale)), max(1, round(page_height * scale))
         left, top = self._corner(width, height)

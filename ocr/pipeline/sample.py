@@ -24,6 +24,14 @@ class Maps(NamedTuple):
     thresh_mask: NDArray[np.bool_]
 
 
+class PageView(NamedTuple):
+    """What a random stage may look at while it draws: everything but the pixels, which may be on another device."""
+
+    polygons: Polygons
+    width: int
+    height: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
     """One page on its way from the source to the batch."""
@@ -41,7 +49,7 @@ class Sample:
     """(H, W, 3): upright RGB uint8 from decode on; float32 only behind a `Normalize` in the list of transforms."""
 
     reduced_from: tuple[int, int] | None = None
-    """(width, height) that polygons live in while `image` has fewer pixels; the letterbox that follows ends it."""
+    """(width, height) of the polygons' frame while `image` has fewer pixels: decoded smaller, or held by DALI."""
 
     inverse_matrix: NDArray[np.float64] = field(default_factory=lambda: UNMOVED)
     """From the pixels of `image` back to the upright source page."""
@@ -70,6 +78,16 @@ class Sample:
     @property
     def height(self) -> int:
         return int(self.image.shape[0])
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height) of the frame that polygons live in."""
+        return self.reduced_from or (self.width, self.height)
+
+    @property
+    def view(self) -> PageView:
+        """The page as random stages see it while they draw."""
+        return PageView(self.polygons, *self.size)
 
     def moved(self, image: NDArray[Any], matrix: NDArray[np.float64], frame: tuple[int, int] | None = None) -> Sample:
         """The sample with its pixels already moved to `image`: polygons and the way back follow along.

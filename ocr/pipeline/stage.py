@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ocr.checks import SHARE, Range, check_numbers
 from ocr.errors import ConfigError
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import PageView, Sample
 
 
 class FixedStage(ABC):
@@ -23,14 +23,26 @@ class FixedStage(ABC):
 
 
 class RandomStage(ABC):
-    """Draws from the generator of `(seed, epoch, index)`: its output is new every epoch."""
+    """Draws parameters from the generator of `(seed, epoch, index)`, then applies them: a new page every epoch.
+
+    Both steps are public, so that the same parameters can be applied by other means, such as the operators of a GPU.
+    """
 
     __slots__ = ()
     moves_geometry = True
     """Whether polygons may move, so that maps drawn before no longer fit."""
 
     @abstractmethod
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample: ...
+    def draw(self, rng: np.random.Generator, page: PageView) -> Any:
+        """Parameters for this page, of a type of the stage's own; None to leave the page as it is."""
+
+    @abstractmethod
+    def apply(self, sample: Sample, parameters: Any) -> Sample:
+        """The sample changed as drawn. Nothing here is random."""
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        parameters = self.draw(rng, sample.view)
+        return sample if parameters is None else self.apply(sample, parameters)
 
 
 class Chance(RandomStage):
@@ -38,9 +50,9 @@ class Chance(RandomStage):
 
     __slots__ = ()
     ranges: ClassVar[dict[str, Range]] = {}
-    """Of the parameters beside `p`."""
+    """Allowed values of the settings other than `p`."""
     ascending: ClassVar[tuple[str, ...]] = ()
-    """Parameters of which none may be below the one before it."""
+    """Settings that must not decrease in this order."""
     p: float
 
     def __post_init__(self) -> None:
@@ -48,6 +60,13 @@ class Chance(RandomStage):
         values = [getattr(self, name) for name in self.ascending]
         if values != sorted(values):
             raise ConfigError(f"{self!r}: {' <= '.join(self.ascending)} must hold")
+
+    def draw(self, rng: np.random.Generator, page: PageView) -> Any:
+        return self.choose(rng, page) if rng.random() < self.p else None
+
+    @abstractmethod
+    def choose(self, rng: np.random.Generator, page: PageView) -> Any:
+        """Parameters for this page, once the stage happens; None if there are none for it."""
 
 
 Stage = FixedStage | RandomStage

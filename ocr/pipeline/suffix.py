@@ -1,46 +1,39 @@
-"""suffix: the random part. Geometry only proposes matrices; `Warp` composes them and samples the pixels once."""
+"""suffix: the random part. Geometry only draws matrices; `Warp` composes them and samples the pixels once."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from ocr.checks import POSITIVE, SIDE, Range, check_numbers
-from ocr.geometry.polygons import Polygons
 from ocr.pipeline.pixels import ColourJitter as ColourJitter
 from ocr.pipeline.pixels import JpegNoise as JpegNoise
 from ocr.pipeline.pixels import RandomBlur as RandomBlur
+from ocr.pipeline.placement import Matrix, Placement, Window
 from ocr.pipeline.prefix import Letterbox
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import PageView, Sample
 from ocr.pipeline.stage import Chance, RandomStage, Stage
-
-Matrix = NDArray[np.float64]
 
 
 class RandomGeometry(Chance):
-    """A random stage that is a 3x3 matrix on the page, whose size it keeps."""
+    """A random stage that draws a 3x3 matrix, in pixel centres, and keeps the size of the page."""
 
     __slots__ = ()
 
-    @abstractmethod
-    def propose(self, polygons: Polygons, width: int, height: int, rng: np.random.Generator) -> Matrix | None:
-        """The matrix for a page with these polygons, in pixel centres; None to leave the page alone."""
-
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        return Warp((self,))(sample, rng)
+    def apply(self, sample: Sample, parameters: Matrix) -> Sample:
+        return _warp_alone(sample, Placement.start(sample.view).then(parameters))
 
 
 @dataclass(frozen=True, slots=True)
 class TextAwareCrop(Chance):
     """Cut out a window whose borders pass between the words, and scale it to fill the page.
 
-    Text marked ignore may be cut; every other polygon is wholly inside the window or wholly outside.
+    Text marked ignore may be cut; every other polygon is either inside the window or outside.
     """
 
     smallest: float = 0.3
@@ -49,47 +42,24 @@ class TextAwareCrop(Chance):
     tries: int = 10
     ranges: ClassVar = {"smallest": Range(0, 1, above=True), "tries": Range(1, whole=True)}
 
-    def choose(self, polygons: Polygons, width: int, height: int, rng: np.random.Generator) -> Window | None:
-        """A window that holds some text, or any window of a page without; None to leave the page alone."""
-        if rng.random() >= self.p:
-            return None
-        text = polygons.select(~polygons.ignore)
+    def choose(self, rng: np.random.Generator, page: PageView) -> Window | None:
+        """A window that holds text, or any window of a page without text; None if none was found."""
+        text = page.polygons.select(~page.polygons.ignore)
         bounds = text.bounds
-        free_x = _free_columns(bounds[:, 0], bounds[:, 2], width)
-        free_y = _free_columns(bounds[:, 1], bounds[:, 3], height)
+        free_x = _free_columns(bounds[:, 0], bounds[:, 2], page.width)
+        free_y = _free_columns(bounds[:, 1], bounds[:, 3], page.height)
         for _ in range(self.tries):
             left, right = np.sort(rng.choice(free_x, 2)).tolist()
             top, bottom = np.sort(rng.choice(free_y, 2)).tolist()
             window = Window(left + 1, top + 1, right, bottom)
-            if right - left - 1 < self.smallest * width or bottom - top - 1 < self.smallest * height:
+            if right - left - 1 < self.smallest * page.width or bottom - top - 1 < self.smallest * page.height:
                 continue
             if window.touches(bounds).any() or not len(text):
                 return window
         return None
 
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        return Warp((), self)(sample, rng)
-
-
-class Window(NamedTuple):
-    """Columns `left` to `right - 1` and rows `top` to `bottom - 1`."""
-
-    left: int
-    top: int
-    right: int
-    bottom: int
-
-    def touches(self, bounds: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Which of the (P, 4) bounds reach into the window."""
-        overlaps: NDArray[np.bool_] = np.all((bounds[:, :2] < self[2:]) & (bounds[:, 2:] >= self[:2]), axis=1)
-        return overlaps
-
-    def fill_page(self, width: int, height: int) -> Matrix:
-        """Scale the window, in its own ratio, to the middle of a page."""
-        scale = min(width / (self.right - self.left), height / (self.bottom - self.top))
-        x = (width - 1) / 2 - scale * (self.left + self.right - 1) / 2
-        y = (height - 1) / 2 - scale * (self.top + self.bottom - 1) / 2
-        return np.array([[scale, 0, x], [0, scale, y], [0, 0, 1]])
+    def apply(self, sample: Sample, parameters: Window) -> Sample:
+        return _warp_alone(sample, Placement.start(sample.view, parameters))
 
 
 def _free_columns(low: NDArray[np.float32], high: NDArray[np.float32], length: int) -> NDArray[np.int64]:
@@ -114,31 +84,30 @@ class Warp(RandomStage):
     size: int | None = None
     """Side of the square that comes out; None for that of the page."""
 
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        width, height = sample.width, sample.height
-        polygons, total = sample.polygons, np.eye(3)
-        window = self.crop.choose(polygons, width, height, rng) if self.crop else None
-        if window:
-            total = window.fill_page(width, height)
-            polygons = polygons.select(window.touches(polygons.bounds)).moved(total)
+    def draw(self, rng: np.random.Generator, page: PageView) -> Placement | None:
+        window: Window | None = self.crop.draw(rng, page) if self.crop else None
+        placement = Placement.start(page, window)
         for step in self.steps:
-            matrix = step.propose(polygons, width, height, rng)
+            matrix: Matrix | None = step.draw(rng, placement.page)
             if matrix is not None:
-                total = matrix @ total
-                polygons = polygons.moved(matrix)
-        out = (self.size, self.size) if self.size else (width, height)
-        if out != (width, height):
-            fit = Window(0, 0, width, height).fill_page(*out)
-            total = fit @ total
-            polygons = polygons.moved(fit)
-        if np.array_equal(total, np.eye(3)):
-            return sample
-        left, top, right, bottom = window or Window(0, 0, width, height)
+                placement = placement.then(matrix)
+        out = (self.size or page.width, self.size or page.height)
+        if out != (page.width, page.height):
+            placement = placement.then(Window(0, 0, page.width, page.height).fill_page(*out), out)
+        return placement.visible() if placement.moves else None
+
+    def apply(self, sample: Sample, parameters: Placement) -> Sample:
+        left, top, right, bottom = parameters.window
+        out = (parameters.page.width, parameters.page.height)
         # Sampling from the window alone makes everything around it border, so no half words stay in sight.
-        from_window = total @ np.array([[1.0, 0, left], [0, 1, top], [0, 0, 1]])
-        image = cv2.warpAffine(sample.image[top:bottom, left:right], from_window[:2], out, borderValue=(self.fill,) * 3)
-        polygons = polygons.select(polygons.on_page(*out))
-        return replace(sample, polygons=polygons).placed(np.asarray(image), total)
+        shown, border = sample.image[top:bottom, left:right], (self.fill,) * 3
+        image = cv2.warpAffine(shown, parameters.from_window[:2], out, borderValue=border)
+        return parameters.follow(sample, np.asarray(image))
+
+
+def _warp_alone(sample: Sample, placement: Placement) -> Sample:
+    """A geometric stage that was not merged into a warp with others."""
+    return Warp(()).apply(sample, placement.visible()) if placement.moves else sample
 
 
 def merge_geometry(stages: Sequence[Stage]) -> tuple[Stage, ...]:
@@ -174,11 +143,9 @@ class RandomFlip(RandomGeometry):
 
     p: float = 0.5
 
-    def propose(self, polygons: Polygons, width: int, height: int, rng: np.random.Generator) -> Matrix | None:
-        if rng.random() >= self.p:
-            return None
+    def choose(self, rng: np.random.Generator, page: PageView) -> Matrix:
         # Pixel centres: column x moves to width - 1 - x, not width - x.
-        return np.array([[-1.0, 0, width - 1], [0, 1, 0], [0, 0, 1]])
+        return np.array([[-1.0, 0, page.width - 1], [0, 1, 0], [0, 0, 1]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +156,9 @@ class RandomRotate(RandomGeometry):
     p: float = 0.5
     ranges: ClassVar = {"degrees": Range(0, 180)}
 
-    def propose(self, polygons: Polygons, width: int, height: int, rng: np.random.Generator) -> Matrix | None:
-        if rng.random() >= self.p:
-            return None
+    def choose(self, rng: np.random.Generator, page: PageView) -> Matrix:
         angle = np.deg2rad(rng.uniform(-self.degrees, self.degrees))
-        return _about_centre(np.cos(angle), np.sin(angle), width, height)
+        return _about_centre(np.cos(angle), np.sin(angle), page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,16 +171,14 @@ class RandomScale(RandomGeometry):
     ranges: ClassVar = {"smallest": POSITIVE, "largest": POSITIVE}
     ascending: ClassVar = ("smallest", "largest")
 
-    def propose(self, polygons: Polygons, width: int, height: int, rng: np.random.Generator) -> Matrix | None:
-        if rng.random() >= self.p:
-            return None
+    def choose(self, rng: np.random.Generator, page: PageView) -> Matrix:
         # Uniform in the logarithm: halving is as likely as doubling.
         factor = np.exp(rng.uniform(np.log(self.smallest), np.log(self.largest)))
-        return _about_centre(factor, 0.0, width, height)
+        return _about_centre(factor, 0.0, page)
 
 
-def _about_centre(cos: float, sin: float, width: int, height: int) -> Matrix:
-    x, y = (width - 1) / 2, (height - 1) / 2
+def _about_centre(cos: float, sin: float, page: PageView) -> Matrix:
+    x, y = (page.width - 1) / 2, (page.height - 1) / 2
     return np.array([[cos, -sin, x - cos * x + sin * y], [sin, cos, y - sin * x - cos * y], [0, 0, 1]])
 
 
@@ -231,11 +194,11 @@ class RandomWindow(RandomStage):
     def __post_init__(self) -> None:
         check_numbers(self, size=SIDE)
 
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        if min(sample.width, sample.height) < self.size:
-            return sample
-        bounds = sample.polygons.bounds
-        spare = np.array([sample.width, sample.height]) - self.size
+    def draw(self, rng: np.random.Generator, page: PageView) -> Placement | None:
+        if min(page.width, page.height) < self.size:
+            return None
+        bounds = page.polygons.bounds
+        spare = np.array([page.width, page.height]) - self.size
         if len(bounds):
             # Somewhere that holds the middle of a word drawn at random, so that few windows are empty.
             word = bounds[rng.integers(len(bounds))]
@@ -244,7 +207,10 @@ class RandomWindow(RandomStage):
             low = np.floor(rng.uniform(0, spare + 1))
         left, top = np.clip(low, 0, spare).astype(int).tolist()
         window = Window(left, top, left + self.size, top + self.size)
-        polygons = sample.polygons.select(window.touches(bounds))
+        touched = page.polygons.select(window.touches(bounds))
         shift = np.array([[1.0, 0, -left], [0, 1, -top], [0, 0, 1]])
-        image = np.ascontiguousarray(sample.image[window.top : window.bottom, window.left : window.right])
-        return replace(sample, polygons=polygons.moved(shift)).placed(image, shift)
+        return Placement(window, shift, PageView(touched.moved(shift), self.size, self.size))
+
+    def apply(self, sample: Sample, parameters: Placement) -> Sample:
+        left, top, right, bottom = parameters.window
+        return parameters.follow(sample, np.ascontiguousarray(sample.image[top:bottom, left:right]))

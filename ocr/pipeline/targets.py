@@ -47,7 +47,7 @@ class Targets(FixedStage):
             raise ConfigError(f"{self!r}: thresh_min < thresh_max must hold")
 
     def __call__(self, sample: Sample) -> Sample:
-        maps = self.draw(sample.polygons, sample.width, sample.height, sample.annotated)
+        maps = self.draw(sample.polygons, *sample.size, sample.annotated)
         return replace(sample, maps=maps, map_source="drawn")
 
     def draw(
@@ -166,7 +166,7 @@ def maps_fingerprint(sample: Sample, targets: Targets) -> str:
     polygons = sample.polygons
     return digest(
         stages_digest((targets,)),
-        f"{sample.width}x{sample.height} annotated={sample.annotated}",
+        "{}x{} annotated={}".format(*sample.size, sample.annotated),
         polygons.vertices.tobytes(),
         polygons.offsets.tobytes(),
         polygons.ignore.tobytes(),

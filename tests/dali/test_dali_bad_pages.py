@@ -12,7 +12,7 @@ from test_dali_loader import ROUNDING, compare, load, open_split
 
 from ocr.errors import ImageError, StageError
 from ocr.loader import Loader
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import PageView, Sample
 from ocr.pipeline.stage import RandomStage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="DALI is for Linux")
@@ -38,7 +38,7 @@ def test_a_page_that_dali_refuses_is_decoded_by_ours_and_counted(dataset_folder)
     for _ in range(2):
         assert compare(expected, list(loader)).max() < ROUNDING
         assert dataset.ledger.files("recovered") == [name]
-    assert loader.pipeline.clerk.refused == {1}
+    assert loader.pipeline.reader.refused == {1}
 
 
 def test_a_broken_page_stops_the_loader_or_is_left_out_of_its_batch(dataset_folder):
@@ -63,7 +63,10 @@ def test_a_batch_of_broken_pages_only_is_none(dataset_folder):
 class Fails(RandomStage):
     """Fails on every page."""
 
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+    def draw(self, rng: np.random.Generator, page: PageView) -> int:
+        return 0
+
+    def apply(self, sample: Sample, parameters: int) -> Sample:
         raise RuntimeError("no luck")
 
 

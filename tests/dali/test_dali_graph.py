@@ -16,7 +16,7 @@ from PIL import Image
 from test_dali_loader import GEOMETRY, ROUNDING, SIZE, compare, load, open_split, to_shards
 
 from ocr.dali import graph as dali_graph
-from ocr.dali import plan as dali_plan
+from ocr.dali import requests as dali_requests
 from ocr.dali.graph import RefusedError, ocr_pipeline
 from ocr.datasets import DBTransforms, OCRWebDataset
 from ocr.datasets.data_module import OCRDataModule
@@ -107,7 +107,7 @@ def test_formats_that_dali_is_not_given_have_our_own_pixels_and_are_counted(tmp_
 
 
 def test_pages_too_large_for_a_batch_are_decoded_by_ours_and_not_called_damaged(synthetic, monkeypatch):
-    monkeypatch.setattr(dali_plan, "LARGEST_PIXELS", 1)
+    monkeypatch.setattr(dali_requests, "MAX_PIXELS", 1)
     dataset = open_split(synthetic, "train", *GEOMETRY)
     for suffix, most in (("host", 0), ("dali", ROUNDING)):
         found = list(load(dataset, 4, suffix=suffix))
@@ -128,11 +128,11 @@ def test_stages_that_dali_has_not_run_behind_it(synthetic, caplog):
 
 def test_an_error_of_dali_that_is_no_pages_fault_is_told_with_the_pages(synthetic):
     pipeline = ocr_pipeline(open_split(synthetic), 2, device="cpu")
-    requests = [pipeline.clerk.request(0)]
+    requests = [pipeline.reader.read(0)]
     requests[0].inputs["shape"] = np.array([-1, -1], dtype=np.int32)
     with pytest.raises(RefusedError, match=f"DALI failed on {requests[0].sample.filename}"):
         pipeline.run(requests)
-    assert pipeline.run([pipeline.clerk.request(0)]).shape == (1, 3, SIZE, SIZE)
+    assert pipeline.run([pipeline.reader.read(0)]).shape == (1, 3, SIZE, SIZE)
 
 
 def test_without_dali_the_error_names_the_extra_and_the_setting_and_all_else_works(synthetic, monkeypatch):

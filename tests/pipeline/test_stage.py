@@ -8,7 +8,7 @@ from ocr.geometry.polygons import Polygons
 from ocr.pipeline.cut import refuse_random, split_at_cut
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import run
+from ocr.pipeline.stage import RandomStage, run
 from ocr.pipeline.suffix import RandomBlur, RandomFlip
 from ocr.pipeline.targets import Targets
 
@@ -51,3 +51,12 @@ def test_numbers_of_numpy_make_the_same_stage_as_those_of_python() -> None:
     assert repr(Letterbox(np.int64(640), fill=np.uint8(7))) == repr(Letterbox(640, fill=7))  # type: ignore[arg-type]
     assert repr(Targets(np.float64(0.5), min_text_size=np.int32(3))) == repr(Targets(0.5, min_text_size=3))
     assert repr(RandomFlip(p=np.float64(0.25))) == "RandomFlip(p=0.25)"
+
+
+def test_a_random_stage_without_its_two_steps_cannot_be_made() -> None:
+    class OneStep(RandomStage):
+        def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+            return sample
+
+    with pytest.raises(TypeError, match=r"abstract.*apply.*draw"):
+        OneStep()  # type: ignore[abstract]

@@ -1,6 +1,7 @@
 """The random part: polygons stay on their pixels, pixels are sampled once, crops pass between the words."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -14,7 +15,7 @@ from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons, move_points
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.rng import sample_generator
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import NO_IMAGE, Sample
 from ocr.pipeline.stage import RandomStage, Stage, run
 from ocr.pipeline.suffix import (
     ColourJitter,
@@ -128,7 +129,7 @@ def test_several_geometric_stages_sample_the_pixels_once() -> None:
     rng = np.random.default_rng(7)
     total = np.eye(3)
     for step in steps:
-        matrix = step.propose(page.polygons, WIDTH, HEIGHT, rng)
+        matrix = step.draw(rng, page.view)
         assert matrix is not None
         total = matrix @ total
 
@@ -195,6 +196,19 @@ def test_a_pixel_stage_changes_pixels_and_leaves_polygons_alone(stage: RandomSta
     assert changed.image.dtype == np.uint8
     assert not np.array_equal(changed.image, page.image)
     assert np.array_equal(stage(page, np.random.default_rng(1)).image, changed.image)
+
+
+@pytest.mark.parametrize("stage", [*GEOMETRY, *PIXELS, RandomWindow(64), Warp(GEOMETRY[:3], GEOMETRY[3])], ids=repr)
+def test_parameters_are_drawn_without_pixels_and_applied_without_randomness(stage: RandomStage) -> None:
+    page = noise_page()
+    for seed in range(5):
+        expected = stage(page, np.random.default_rng(seed))
+        without_pixels = replace(page, image=NO_IMAGE, reduced_from=page.size)
+        parameters = stage.draw(np.random.default_rng(seed), without_pixels.view)
+        found = page if parameters is None else stage.apply(page, parameters)
+        assert np.array_equal(found.image, expected.image)
+        assert np.array_equal(found.polygons.vertices, expected.polygons.vertices)
+        assert np.array_equal(found.inverse_matrix, expected.inverse_matrix)
 
 
 @pytest.mark.parametrize("kind", [RandomFlip, RandomRotate, RandomScale, TextAwareCrop, ColourJitter, RandomBlur])

@@ -33,8 +33,8 @@ def layouts(draw: st.DrawFn) -> tuple[list[NDArray[np.float32]], list[bool]]:
 @given(layouts(), seeds)
 def test_a_crop_never_cuts_through_a_kept_word(layout: tuple[list[NDArray[np.float32]], list[bool]], seed: int) -> None:
     quads, ignore = layout
-    packed = page_of(quads, ignore=ignore).polygons
-    window = TextAwareCrop(smallest=0.1, p=1).choose(packed, WIDTH, HEIGHT, np.random.default_rng(seed))
+    page = page_of(quads, ignore=ignore).view
+    window = TextAwareCrop(smallest=0.1, p=1).draw(np.random.default_rng(seed), page)
     if window is None:
         return
     for quad, may_be_cut in zip(quads, ignore, strict=True):

@@ -61,9 +61,11 @@ class Burn(FixedStage):
 class SleepSometimes(Chance):
     p: float = 0.5
 
-    def __call__(self, sample, rng):
-        if rng.random() < self.p:
-            time.sleep(0.02)
+    def choose(self, rng, page):
+        return 0.02
+
+    def apply(self, sample, parameters):
+        time.sleep(parameters)
         return sample
 
 
