@@ -30,11 +30,8 @@ demo: $(READY)  ## make receipts, check them, train the lite detector on them, d
 	$(BIN)/ocr predict experiment=demo hydra.run.dir=$(DEMO)/run checkpoint_path=$(DEMO)/run/checkpoints/best.ckpt images=$(DEMO)/images/val out=$(DEMO)/predictions
 	$(BIN)/ocr advise experiment=demo dataset_base_path=$(DEMO) --json $(DEMO)/advice.json --html $(DEMO)/advice.html
 
-test: $(READY)  ## run all tests, with the coverage of ocr/
-	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest
-	$(BIN)/python -m coverage combine --quiet
-	$(BIN)/python -m coverage report --fail-under=90
+test: $(READY)  ## run all tests on all cores, with the coverage of ocr/
+	$(BIN)/python -m pytest -n logical --dist worksteal --cov --cov-report=term-missing --cov-fail-under=90
 
 check: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff check .

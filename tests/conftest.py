@@ -1,8 +1,10 @@
-"""What all tests share: the repository's root on the path, and one small dataset a session."""
+"""What all tests share: the repository's root on the path, and one small dataset per run."""
 
+import fcntl
+import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +13,33 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 RECEIPTS = ROOT.parent / "shared" / "data" / "receipts"
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # One worker per core: more threads only wait for each other. Must be set before torch is imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def make_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that the first xdist worker to need it makes for all of them; read only."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = base / name
+    with (base / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            make(unfinished := base / f"{name}.unfinished")
+            unfinished.rename(folder)
+    return folder
+
 
 @pytest.fixture(scope="session")
 def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight training and six validation pages; read only."""
     from ocr.tools.synth import synthesize
 
-    folder = tmp_path_factory.mktemp("synthetic") / "data"
-    synthesize(folder, train=8, val=6, seed=3, megapixels=(0.5, 1.2), workers=1, show_progress=False)
-    return folder
+    def make(folder: Path) -> None:
+        synthesize(folder, train=8, val=6, seed=3, megapixels=(0.5, 1.2), workers=1, show_progress=False)
+
+    return make_once(tmp_path_factory, "synthetic", make)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,7 +59,7 @@ def dataset_folder(synthetic: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def receipts() -> Path:
-    """The real receipts, where they lie beside the repository."""
+    """The real receipts, if they are beside the repository."""
     if not RECEIPTS.is_dir():
         pytest.skip("the real receipts are not here")
     return RECEIPTS

@@ -3,13 +3,16 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
+HEAVY = {
+    *("albumentations", "cv2", "hydra", "lightning", "matplotlib", "numba", "numpy", "omegaconf", "PIL", "ray"),
+    *("scipy", "shapely", "tensorboard", "timm", "torch", "torchmetrics", "torchvision"),
+}
 
 
 def ocr(*arguments: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
@@ -24,12 +27,11 @@ def test_help_answers_without_loading_heavy_libraries():
         "import sys, ocr.cli\n"
         "try: ocr.cli.app(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'torch', 'numba', 'cv2', 'matplotlib', 'albumentations', 'hydra', 'numpy'} & set(sys.modules)\n"
+        f"heavy = {HEAVY} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
-    assert time.perf_counter() - start < 3
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 
 SIDE = 64
-STUCK_SECONDS = 120
+STUCK_SECONDS = 600
 _opened = count(1)
 
 

@@ -31,7 +31,7 @@ from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.settings import ConvertSettings
 
 RANDOM_KILLS = 24
-STUCK_SECONDS = 60
+STUCK_SECONDS = 600
 CHANGES_OF_FILES = {"os.mkdir", "os.rename", "os.remove", "fcntl.flock"}
 NO_ROOM = 7
 PARENT = "PARENT_OF_CONVERTERS"

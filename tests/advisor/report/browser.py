@@ -37,7 +37,7 @@ class Browser:
         import aiohttp
 
         port_file = self.folder / "DevToolsActivePort"
-        for _ in range(300):
+        for _ in range(3000):
             if port_file.exists() and port_file.read_text().count("\n"):
                 break
             await asyncio.sleep(0.1)
@@ -49,7 +49,7 @@ class Browser:
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Call a method of the protocol and wait for its answer."""
-        return self.loop.run_until_complete(asyncio.wait_for(self._send(method, parameters), 20))
+        return self.loop.run_until_complete(asyncio.wait_for(self._send(method, parameters), 300))
 
     async def _send(self, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         number = next(self.numbers)
@@ -105,7 +105,7 @@ class Browser:
         self.loop.close()
         self.process.terminate()
         try:
-            self.process.wait(10)
+            self.process.wait(120)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
