@@ -13,7 +13,7 @@ from ocr.dali.graph import OCRPipeline, RefusedError
 from ocr.dali.maps import draw_on_device
 from ocr.dali.requests import Request
 from ocr.errors import ConfigError
-from ocr.loader.batch_maker import BatchMaker, Pending
+from ocr.loader.batch_maker import Pending, SlotBatchMaker, accepts_maps
 from ocr.loader.loader import Loader
 from ocr.pipeline.batch import Batch, Item, listed, lists
 from ocr.pipeline.stage import run
@@ -54,7 +54,7 @@ class DALIDataLoader(Loader):
         workers = pipeline.num_threads if num_workers is None else num_workers
         movers = MOVERS if workers else 0
         super().__init__(pipeline.dataset, batch_size, movers, collate_fn=collate_fn, **settings)
-        if collate_fn is not None and self._collate_items() is not None:
+        if collate_fn is not None and not accepts_maps(collate_fn, pipeline.dataset.targets):
             raise ConfigError(
                 f"use_dali=true draws the maps of {pipeline.dataset.targets!r}, but collate_fn wants others. "
                 "Give both the same shrink_ratio, thresh_min and thresh_max"
@@ -66,11 +66,11 @@ class DALIDataLoader(Loader):
         return f"DALIDataLoader({len(self)} batches, batch_size={self.batch_size}) of {self.pipeline!r}"
 
 
-class DALIMaker(BatchMaker):
+class DALIMaker(SlotBatchMaker):
     """Makes a batch in three steps: every page is read, DALI runs, every page gets its maps and its slot."""
 
     def __init__(self, pipeline: OCRPipeline, workers: int, finish: Callable[[Batch], Batch] | None) -> None:
-        super().__init__(pipeline.dataset, None, finish)
+        super().__init__(pipeline.dataset, finish)
         self.pipeline, self.workers = pipeline, workers
 
     def begin(self, pending: Pending) -> bool:
@@ -79,7 +79,7 @@ class DALIMaker(BatchMaker):
 
     def _item(self, pending: Pending, position: int) -> Item | None:
         index = pending.indices[position]
-        request: Item | None = self.dataset.guard(index, self._request)
+        request: Item | None = self.pipeline.dataset.guard(index, self._request)
         return request
 
     def _request(self, index: int) -> Item:
@@ -92,16 +92,16 @@ class DALIMaker(BatchMaker):
         requests = _present(pending)[1]
         made = self._finish_pages(pending, places, requests, images)
         kept = [number for number, item in enumerate(made) if item is not None]
-        if not kept or pending.memory is None:
+        if not kept or pending.buffer is None:
             return
-        batch = pending.memory.batch([places[number] for number in kept])
+        batch = pending.buffer.batch([places[number] for number in kept])
         if not self.pipeline.plan.rest:
             batch["images"] = images if len(kept) == len(made) else images[kept]
         if self.pipeline.maps == "device":
             samples = [requests[number].sample for number in kept]
-            batch |= draw_on_device(self.dataset.targets, samples, self.pipeline.device)
+            batch |= draw_on_device(self.pipeline.dataset.targets, samples, self.pipeline.device)
         pending.batch = batch | lists([item for item in made if item is not None])
-        pending.memory = None
+        pending.buffer = None
 
     def _run(self, pending: Pending) -> tuple[list[int], torch.Tensor | None]:
         """The places of the pages that are there, and their images; those that DALI refuses are decoded here."""
@@ -127,7 +127,7 @@ class DALIMaker(BatchMaker):
 
         def finish(number: int) -> Item | None:
             request, place = requests[number], places[number]
-            item: Item | None = self.dataset.guard(
+            item: Item | None = self.pipeline.dataset.guard(
                 request.sample.index, lambda _: self._finish_page(pending, place, request, pages[number])
             )
             return item
@@ -139,7 +139,7 @@ class DALIMaker(BatchMaker):
 
     def _finish_page(self, pending: Pending, place: int, request: Request, page: Any) -> Item:
         """The stages behind DALI, then the maps."""
-        dataset, sample = self.dataset, request.sample
+        dataset, sample = self.pipeline.dataset, request.sample
         if page is not None:
             sample = run(self.pipeline.plan.rest, replace(sample, image=page), request.rng)
         slot = self._slot(pending, place, sample)

@@ -36,7 +36,7 @@ class OCRDataModule(lightning.LightningDataModule):
             "collate_fn": make(self.config.collate_fn, "collate_fn"),
             "device": trainer.strategy.root_device if trainer else None,
             "rank": trainer.global_rank if trainer else 0,
-            "ranks": trainer.world_size if trainer else 1,
+            "world_size": trainer.world_size if trainer else 1,
             **self.config.dataloaders[f"{split}_dataloader"],
         }
         if self.config.get("use_dali"):

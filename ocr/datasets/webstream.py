@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ocr.datasets.shard_dataset import ShardDataset
 from ocr.datasets.transforms import DBTransforms, as_transforms
 from ocr.errors import DataError
 from ocr.loader.buffers import Slot
+from ocr.loader.order import rank_and_world_size
 from ocr.loader.stream_order import Handle
 from ocr.pipeline.batch import Item
 from ocr.pipeline.ledger import COUNTS
@@ -75,12 +75,12 @@ class OCRWebStream(IterableDataset[Item]):
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[Item]:
-        worker, here = get_worker_info(), torch.distributed.is_available() and torch.distributed.is_initialized()
-        rank, ranks = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if here else (0, 1)
+        rank, world_size = rank_and_world_size()
+        worker = get_worker_info()
         number, workers = (worker.id, worker.num_workers) if worker is not None else (0, 1)
-        share, shares = rank * workers + number, ranks * workers
-        for place, handle in enumerate(self.handles(self.seed, self.epoch, self.shuffle_buffer is not None)):
-            if place % shares != share:
+        share, shares = rank * workers + number, world_size * workers
+        for position, handle in enumerate(self.handles(self.seed, self.epoch, self.shuffle_buffer is not None)):
+            if position % shares != share:
                 self.forget([handle])
             elif (item := self[handle]) is not None:
                 yield item
@@ -115,12 +115,11 @@ class OCRWebStream(IterableDataset[Item]):
         for handle in handles:
             self._count_off(handle >> _POSITION_BITS)
 
-    def peek(self, handles: Sequence[Handle]) -> None:
-        """No batch is there before it is made."""
-
-    def can_view(self, handles: Sequence[Handle]) -> bool:
-        """No batch is a view."""
-        return False
+    def name(self, handle: Handle) -> str:
+        """The file name of a sample; "" if its shard is done."""
+        shard, position = _shard_and_position(handle)
+        part = self._parts.get(shard)
+        return part.dataset.name(position) if part is not None else ""
 
     def set_epoch(self, epoch: int) -> None:
         """Start an epoch: other random numbers, and the ledger empty."""
@@ -132,7 +131,7 @@ class OCRWebStream(IterableDataset[Item]):
         return f"{type(self).__name__}({len(self.urls)} shards from {self.urls[0]}): {self.transform!r}"
 
     def _made(self, handle: Handle, make: Callable[[ShardDataset, int], Item | None]) -> Item | None:
-        shard, position = handle >> _POSITION_BITS, handle & (1 << _POSITION_BITS) - 1
+        shard, position = _shard_and_position(handle)
         item = make(self._parts[shard].dataset, position)
         self._count_off(shard)
         return item
@@ -165,6 +164,10 @@ class OCRWebStream(IterableDataset[Item]):
             if not part.left:
                 self.ledger.add(part.dataset)
                 del self._parts[shard]
+
+
+def _shard_and_position(handle: Handle) -> tuple[int, int]:
+    return handle >> _POSITION_BITS, handle & (1 << _POSITION_BITS) - 1
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Memory of batches: samples are written straight into their slots, and a batch that nobody holds is used again."""
+"""Batch buffers: samples are written straight into their slots, and a buffer that is no longer referenced is reused."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ocr.pipeline.batch import Batch, stacked
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.sample import Maps, Sample
 
-MOST_KEPT = 8
-"""Batches that are kept for use again; more are in flight only where the user holds them, and these come back late."""
+MAX_KEPT = 8
+"""Buffers that are kept for reuse; more are in flight only if the user holds batches for longer."""
 
 
 class Slot(NamedTuple):
@@ -40,12 +40,12 @@ class Slot(NamedTuple):
             np.copyto(target, array)
 
 
-class BatchMemory:
-    """The arrays of one batch, an element a slot."""
+class BatchBuffer:
+    """The arrays of one batch, one slot per sample."""
 
     def __init__(self, size: int, height: int, width: int, dtype: np.dtype[Any], pinned: bool) -> None:
         self.key = (size, height, width, dtype)
-        self.in_the_making = True
+        self.is_being_filled = True
         page = (height, width, 3) if dtype == np.uint8 else (3, height, width)
         kinds: tuple[Any, ...] = (dtype, np.float32, np.float32, np.bool_, np.bool_)
         shapes = ((size, *page), *[(size, height, width)] * 4)
@@ -60,54 +60,53 @@ class BatchMemory:
         return Slot(image, Maps(*maps))
 
     def batch(self, positions: list[int]) -> Batch:
-        """The tensors of the samples that are there: all of the memory, or copies where some are missing."""
+        """The tensors of the samples at these positions: views of the whole buffer, or copies if some are missing."""
         whole = len(positions) == self.key[0]
         batch = stacked(self.arrays if whole else {name: array[positions] for name, array in self.arrays.items()})
-        self.in_the_making = False
+        self.is_being_filled = False
         return batch
 
     def is_idle(self) -> bool:
-        """Whether nobody holds a tensor of this memory: each of them holds its array."""
-        # The dictionary's, the loop's and the function's own.
-        return not self.in_the_making and all(sys.getrefcount(array) <= 3 for array in self.arrays.values())
+        """Whether no tensor refers to this buffer: each tensor holds a reference to its array."""
+        # Three references remain: the dictionary's, the loop's and the function's own.
+        return not self.is_being_filled and all(sys.getrefcount(array) <= 3 for array in self.arrays.values())
+
+    def check_size(self, sample: Sample) -> None:
+        """Raise if a page does not have the size of its batch."""
+        _, height, width, _ = self.key
+        if sample.size != (width, height):
+            raise ConfigError(
+                f"{sample.filename} is {sample.size[0]}x{sample.size[1]} in a batch of {width}x{height}: end the fixed "
+                "transforms with a Letterbox(size)"
+            )
 
 
-class MemoryPool:
-    """Batch memory for one loader."""
+class BufferPool:
+    """The batch buffers of one loader."""
 
     def __init__(self) -> None:
-        self._kept: list[BatchMemory] = []
+        self._kept: list[BatchBuffer] = []
         self._lock = threading.Lock()
-        # Torch itself keeps pinned memory, and knows when a copy to the device is over.
+        # Torch itself reuses pinned memory, and knows when a copy to the device is over.
         self.pinned = torch.cuda.is_available()
 
-    def take(self, size: int, sample: Sample, normalize: Normalize | None) -> BatchMemory:
-        """Memory for a batch of pages like this one."""
+    def take(self, size: int, sample: Sample, normalize: Normalize | None) -> BatchBuffer:
+        """A buffer for a batch of pages like this one."""
         dtype = sample.image.dtype
         if dtype == np.uint8 and normalize is not None:
             dtype = np.dtype(np.float32)
         width, height = sample.size
         key = (size, height, width, dtype)
         if self.pinned:
-            return BatchMemory(*key, pinned=True)
+            return BatchBuffer(*key, pinned=True)
         with self._lock:
-            for memory in self._kept:
-                if memory.key == key and memory.is_idle():
-                    memory.in_the_making = True
-                    return memory
-            memory = BatchMemory(*key, pinned=False)
-            self._kept = [*self._kept, memory][-MOST_KEPT:]
-        return memory
-
-
-def check_size(memory: BatchMemory, sample: Sample) -> None:
-    """Raise where a page has another size than its batch."""
-    _, height, width, _ = memory.key
-    if sample.size != (width, height):
-        raise ConfigError(
-            f"{sample.filename} is {sample.size[0]}x{sample.size[1]} in a batch of {width}x{height}: end the fixed "
-            "transforms with a Letterbox(size)"
-        )
+            for buffer in self._kept:
+                if buffer.key == key and buffer.is_idle():
+                    buffer.is_being_filled = True
+                    return buffer
+            buffer = BatchBuffer(*key, pinned=False)
+            self._kept = [*self._kept, buffer][-MAX_KEPT:]
+        return buffer
 
 
 def _pinned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Self
+from typing import Required, Self, TypedDict, Unpack
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
@@ -25,7 +26,7 @@ def epoch_order(count: int, seed: int, epoch: int, shuffle: bool) -> NDArray[np.
 def shard_order(shard_of: NDArray[np.int64], seed: int, epoch: int, buffer: int) -> NDArray[np.int64]:
     """A shuffled order that goes from shard to shard: whole shards at random, their samples shuffled in groups.
 
-    A group holds at least `buffer` samples, so that a few shards are open at a time.
+    A group holds at least `buffer` samples, so that only a few shards are open at a time.
 
     >>> sorted(shard_order(np.array([0, 0, 1, 1, 2]), seed=0, epoch=0, buffer=2).tolist())
     [0, 1, 2, 3, 4]
@@ -43,29 +44,68 @@ def shard_order(shard_of: NDArray[np.int64], seed: int, epoch: int, buffer: int)
     return np.concatenate([*groups, rng.permutation(np.concatenate(group))] if group else groups)
 
 
-class Epochs:
-    """The epoch of the next pass, and where in it to go on."""
+def rank_and_world_size(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
+    """The values given or, if None, those of torch.distributed: rank 0 of 1 if it is not initialised."""
+    initialized = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if rank is None:
+        rank = torch.distributed.get_rank() if initialized else 0
+    if world_size is None:
+        world_size = torch.distributed.get_world_size() if initialized else 1
+    return rank, world_size
 
-    epoch = 0
-    first_batch = 0
+
+class OrderSettings(TypedDict, total=False):
+    """How the samples of an epoch become the batches of one rank."""
+
+    shuffle: Required[bool]
+    drop_last: Required[bool]
+    seed: int
+    rank: int
+    world_size: int
+
+
+class RankBatches:
+    """The settings of one rank's batches, the epoch of the next pass, and the batch it starts with."""
+
+    def __init__(
+        self,
+        batch_size: int,
+        *,
+        shuffle: bool,
+        drop_last: bool,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size={batch_size} must be an integer >= 1")
+        self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
+        self.seed, self.rank, self.world_size = seed, rank, world_size
+        self.epoch = self.first_batch = 0
 
     @property
     def sampler(self) -> Self:
-        """Lightning tells the epoch to this."""
+        """Lightning calls `set_epoch` of this."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch whose order is drawn next; one that goes on in the middle keeps its place."""
+        """The epoch whose order is drawn next; an epoch that is being resumed keeps its position."""
         if epoch != self.epoch:
             self.epoch, self.first_batch = epoch, 0
 
+    def too_few(self, count: int) -> ConfigError:
+        """The error for fewer pages than the ranks need."""
+        cure = "set drop_last=false, or lower batch_size" if self.drop_last else "use fewer devices"
+        batch = f"a batch of {self.batch_size} on each of {self.world_size} devices"
+        return ConfigError(f"{count} pages do not fill {batch}: {cure}")
 
-class EpochBatches(Epochs):
+
+class EpochBatches(RankBatches):
     """The batches of one rank, none lost or repeated, the same number on every rank.
 
-    With `drop_last` every rank takes full batches and the rest of the epoch's order is left out, another rest every
-    epoch. Without it, ranks share all samples, and those with one fewer have a smaller batch, never one batch fewer:
-    a rank that stopped early would leave the others waiting.
+    With `drop_last` every rank takes full batches and the rest of the epoch's order is left out, a different rest in
+    every epoch. Without it, ranks share all samples, and those with one sample fewer have a smaller batch, never one
+    batch fewer: a rank that stopped early would leave the others waiting.
     """
 
     def __init__(
@@ -73,28 +113,20 @@ class EpochBatches(Epochs):
         count: int,
         batch_size: int,
         *,
-        shuffle: bool,
-        drop_last: bool,
-        seed: int = 0,
-        rank: int = 0,
-        ranks: int = 1,
         order: Callable[[int, int, bool], NDArray[np.int64]] | None = None,
+        **settings: Unpack[OrderSettings],
     ) -> None:
-        """`order` is a dataset's own, of seed, epoch and whether to shuffle; each rank takes one piece of it."""
-        if batch_size < 1:
-            raise ConfigError(f"batch_size={batch_size} must be at least 1")
-        self.count, self.batch_size = count, batch_size
-        self.shuffle, self.drop_last, self.seed = shuffle, drop_last, seed
-        self.rank, self.ranks, self.order = rank, ranks, order
+        """`order` is a dataset's own function of seed, epoch and shuffle; each rank takes one piece of it."""
+        super().__init__(batch_size, **settings)
+        self.count, self.order = count, order
         if not len(self):
-            cure = "set drop_last=false, or lower batch_size" if drop_last else "use fewer devices"
-            raise ConfigError(f"{count} pages do not fill a batch of {batch_size} on each of {ranks} devices: {cure}")
+            raise self.too_few(count)
 
     def __len__(self) -> int:
         if self.drop_last:
-            return self.count // (self.batch_size * self.ranks)
-        # Batches of one page: the rank with a page more has two in one of them, for no rank may have an empty batch.
-        return min(-(-self.count // (self.batch_size * self.ranks)), self.count // self.ranks)
+            return self.count // (self.batch_size * self.world_size)
+        # With batches of one page, the rank with one page more has two in one of them: no rank may have an empty batch.
+        return min(-(-self.count // (self.batch_size * self.world_size)), self.count // self.world_size)
 
     def __iter__(self) -> Iterator[list[int]]:
         return self._batches(self.first_batch)
@@ -104,22 +136,27 @@ class EpochBatches(Epochs):
         return next(self._batches(0))
 
     def _batches(self, first_batch: int) -> Iterator[list[int]]:
+        order = self._order_of_rank()
+        count, batches = len(order), len(self)
+        if self.drop_last or self.world_size == 1:
+            starts = [min(count, batch * self.batch_size) for batch in range(batches + 1)]
+        else:
+            # As even as possible: the first ones have one more.
+            starts = [batch * (count // batches) + min(batch, count % batches) for batch in range(batches + 1)]
+        for batch in range(first_batch, batches):
+            yield order[starts[batch] : starts[batch + 1]].tolist()
+
+    def _order_of_rank(self) -> NDArray[np.int64]:
         if self.order is not None:
             order = self.order(self.seed, self.epoch, self.shuffle)
         else:
             order = epoch_order(self.count, self.seed, self.epoch, self.shuffle)
         if self.drop_last:
-            order = order[: len(self) * self.batch_size * self.ranks]
-        # In turns, so that all ranks together have the batches of one with a larger batch; unshuffled ones are
-        # neighbours, which a cache hands out without a copy.
-        if self.ranks > 1:
-            in_turns = self.shuffle and self.order is None
-            order = order[self.rank :: self.ranks] if in_turns else np.array_split(order, self.ranks)[self.rank]
-        count, batches = len(order), len(self)
-        if self.drop_last or self.ranks == 1:
-            starts = [min(count, batch * self.batch_size) for batch in range(batches + 1)]
-        else:
-            # As even as can be: the first ones have one more.
-            starts = [batch * (count // batches) + min(batch, count % batches) for batch in range(batches + 1)]
-        for batch in range(first_batch, batches):
-            yield order[starts[batch] : starts[batch + 1]].tolist()
+            order = order[: len(self) * self.batch_size * self.world_size]
+        if self.world_size == 1:
+            return order
+        # Shuffled samples are dealt in turns, so that all ranks together have the batches of one rank with a larger
+        # batch. Unshuffled ones stay neighbours, which a cache hands out without a copy.
+        if self.shuffle and self.order is None:
+            return order[self.rank :: self.world_size]
+        return np.array_split(order, self.world_size)[self.rank]

@@ -1,23 +1,23 @@
-"""The batches of samples that nobody has counted: every rank sees all of them go by, and takes its share."""
+"""The batches of samples whose number is unknown: every rank sees all of them, and takes its share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Unpack
 
 import numpy as np
 
-from ocr.errors import ConfigError
-from ocr.loader.order import Epochs
+from ocr.loader.order import OrderSettings, RankBatches
 
 Handle = int
-"""Stands for a sample until it is made."""
+"""Identifies a sample of a stream until it is made."""
 
 
-class StreamBatches(Epochs):
-    """The batches of one rank, none lost or repeated, the same number on every rank; how many is known at the end.
+class StreamBatches(RankBatches):
+    """The batches of one rank, none lost or repeated, the same number on every rank, known only at the end.
 
-    As many samples as all ranks take at a time are shared out together. What is left over at the end is shared out too,
-    or added to the last batches where it is not enough for a sample each; with `drop_last` it is left out.
+    One batch of every rank is taken from the stream at a time and shared out. Samples left over at the end are shared
+    out too, or added to the last batches if there is not one for each rank; with `drop_last` they are left out.
     """
 
     def __init__(
@@ -25,49 +25,42 @@ class StreamBatches(Epochs):
         handles: Callable[[int, int, bool], Iterator[Handle]],
         batch_size: int,
         *,
-        shuffle: bool,
-        drop_last: bool,
-        seed: int = 0,
-        rank: int = 0,
-        ranks: int = 1,
         forget: Callable[[Sequence[Handle]], None] = lambda handles: None,
+        **settings: Unpack[OrderSettings],
     ) -> None:
-        """`handles` gives those of seed, epoch and whether to shuffle; `forget` hears of those that others make."""
-        if batch_size < 1:
-            raise ConfigError(f"batch_size={batch_size} must be at least 1")
-        self.handles, self.batch_size, self.forget = handles, batch_size, forget
-        self.shuffle, self.drop_last, self.seed = shuffle, drop_last, seed
-        self.rank, self.ranks = rank, ranks
+        """`handles` is a function of seed, epoch and shuffle; `forget` is called with those that other ranks make."""
+        super().__init__(batch_size, **settings)
+        self.handles, self.forget = handles, forget
 
     def __iter__(self) -> Iterator[list[Handle]]:
-        for number, together in enumerate(self._shared_out()):
-            parts = [part.tolist() for part in np.array_split(np.array(together, dtype=np.int64), self.ranks)]
-            mine = [] if number < self.first_batch else parts.pop(self.rank)
+        for number, of_all_ranks in enumerate(self._batches_of_all_ranks()):
+            parts = [part.tolist() for part in np.array_split(np.array(of_all_ranks, dtype=np.int64), self.world_size)]
+            own = [] if number < self.first_batch else parts.pop(self.rank)
             for others in parts:
                 self.forget(others)
-            if mine:
-                yield mine
+            if own:
+                yield own
 
-    def _shared_out(self) -> Iterator[list[Handle]]:
-        """What all ranks take at a time."""
-        size = self.batch_size * self.ranks
+    def _batches_of_all_ranks(self) -> Iterator[list[Handle]]:
+        """What all ranks take at a time; one step behind the stream, because the last one may get the rest."""
+        size = self.batch_size * self.world_size
         before: list[Handle] = []
-        together: list[Handle] = []
+        current: list[Handle] = []
         for handle in self.handles(self.seed, self.epoch, self.shuffle):
-            together.append(handle)
-            if len(together) == size:
+            current.append(handle)
+            if len(current) == size:
                 if before:
                     yield before
-                before, together = together, []
-        if not before and len(together) < (size if self.drop_last else self.ranks):
-            cure = "set drop_last=false, or lower batch_size" if self.drop_last else "use fewer devices"
-            batch = f"a batch of {self.batch_size} on each of {self.ranks} devices"
-            raise ConfigError(f"{len(together)} pages do not fill {batch}: {cure}")
+                before, current = current, []
+        yield from self._last_batches(before, current)
+
+    def _last_batches(self, before: list[Handle], rest: list[Handle]) -> Iterator[list[Handle]]:
+        if not before and len(rest) < (self.batch_size * self.world_size if self.drop_last else self.world_size):
+            raise self.too_few(len(rest))
         if self.drop_last:
-            self.forget(together)
-            together = []
-        too_few = len(together) < self.ranks
-        if before:
-            yield before + together if too_few else before
-        if together and not too_few:
-            yield together
+            self.forget(rest)
+            rest = []
+        if len(rest) < self.world_size:
+            yield before + rest
+        else:
+            yield from filter(None, (before, rest))

@@ -1,4 +1,4 @@
-"""Threads that make the batches of one pass over a dataset, in order and no further ahead than allowed."""
+"""Threads that make the batches of one pass over a dataset."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import logging
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from operator import length_hint
 
 from ocr.loader.batch_maker import BatchMaker, Pending
+from ocr.loader.schedule import Schedule
 from ocr.pipeline.batch import Batch
 
 log = logging.getLogger(__name__)
@@ -31,71 +30,54 @@ class WorkerPool:
         alarm_seconds: float,
         following: Callable[[], Sequence[int]] | None = None,
     ) -> None:
-        """`plan` tells the samples of each batch; `following` those of the first batch of the pass after this one."""
-        self._plan, self._maker, self._ahead, self._alarm_seconds = plan, maker, ahead, alarm_seconds
-        self._following = following
-        self._change = threading.Condition()
-        self._open: deque[Pending] = deque()
-        self._tasks: deque[tuple[Pending, int]] = deque()
-        self._begun = self._taken = self._leaving = 0
-        self._beginning = 0
-        """Batches of which it is not known yet whether there is anything to make."""
-        self._planning = self._planned = self._stopped = False
+        """`plan` gives the samples of each batch, `following` those of the first batch of the next pass."""
+        self._schedule = Schedule(plan, ahead)
+        self._maker, self._alarm_seconds, self._following = maker, alarm_seconds, following
         self._busy: dict[int, tuple[int, float]] = {}
-        self._workers = {number: threading.Event() for number in range(workers)}
-        """Each set when its thread has ended."""
+        """Of each worker the sample it makes, and since when."""
+        self._ended = {number: threading.Event() for number in range(workers)}
+        self._at_work = workers
+        self._lock = threading.Lock()
         _pools.add(self)
-        # At once and here, before others compete for the interpreter: the first batch is all that is waited for.
+        # Here, before worker threads compete for the GIL: the consumer waits for nothing but the first batch.
         self._begin_next()
-        for number in self._workers:
-            # A Thread's start() waits until it runs, and then it runs off with the interpreter for milliseconds.
+        for number in self._ended:
+            # Thread.start() waits until the thread runs, which then holds the GIL for milliseconds.
             _thread.start_new_thread(self._work, (number,))
 
     def batches(self) -> Iterator[Batch | None]:
-        """Each batch as soon as it is there; the error of the first sample that failed in it."""
-        while (pending := self._take()) is not None:
+        """Each batch as soon as it is done; raises the error of the first sample that failed in it."""
+        while (pending := self._schedule.take(self._alarm_seconds, self._warn)) is not None:
             if pending.error is not None:
                 raise pending.error
             batch = pending.batch
-            del pending  # Whoever gets the batch decides how long it lives.
+            del pending  # The consumer decides how long the batch lives.
             yield batch
 
-    def _take(self) -> Pending | None:
-        waited_since = time.monotonic()
-        with self._change:
-            while not (self._open and self._open[0].done):
-                if self._planned and not self._open:
-                    return None
-                if not self._change.wait(self._alarm_seconds):
-                    self._tell_who_is_busy(time.monotonic() - waited_since)
-            self._taken += 1
-            self._change.notify_all()
-            return self._open.popleft()
-
     def close(self) -> None:
-        """Stop the threads, each after the sample it is at."""
-        with self._change:
-            self._stopped = True
-            self._tasks.clear()
-            self._change.notify_all()
-        for number, ended in self._workers.items():
+        """Stop the threads, each after its current sample."""
+        self._schedule.stop()
+        for number, ended in self._ended.items():
             if not ended.wait(JOIN_SECONDS):
-                log.warning("worker %d does not stop: it is %s", number, self._task_of(number))
-        self._open.clear()
+                log.warning("worker %d does not stop: it is %s", number, self._describe(number))
         _pools.discard(self)
+
+    def is_running(self) -> bool:
+        """Whether a thread has not ended."""
+        return not all(ended.is_set() for ended in self._ended.values())
 
     def _work(self, number: int) -> None:
         try:
-            while (task := self._next_task()) is not None:
+            while (task := self._schedule.next_task()) is not None:
                 self._do(number, *task)
                 del task
-            with self._change:
-                self._leaving += 1
-                is_last = self._leaving == len(self._workers) and not self._stopped
-            if is_last:
+            with self._lock:
+                self._at_work -= 1
+                is_last = not self._at_work
+            if is_last and not self._schedule.stopped:
                 self._maker.end_pass(self._following)
         finally:
-            self._workers[number].set()
+            self._ended[number].set()
 
     def _do(self, number: int, pending: Pending | None, position: int) -> None:
         if pending is None:
@@ -104,81 +86,34 @@ class WorkerPool:
         try:
             self._busy[number] = pending.indices[position], time.monotonic()
             if self._maker.make(pending, position):
-                self._finish(pending)
+                self._schedule.finish(pending)
         except BaseException as error:
-            pending.error = pending.error or error
-            self._finish(pending)
+            pending.fail(error)
+            self._schedule.finish(pending)
         finally:
             self._busy.pop(number, None)
 
-    def _next_task(self) -> tuple[Pending | None, int] | None:
-        """A sample to make, or None and a batch to begin."""
-        with self._change:
-            while not self._stopped:
-                if self._tasks:
-                    return self._tasks.popleft()
-                if not (self._planned or self._planning) and self._begun < self._taken + self._ahead:
-                    self._planning = True
-                    return None, 0
-                if self._planned and not self._beginning:
-                    break  # Whoever leaves early need not be waited for in the end.
-                self._change.wait()
-        return None
-
     def _begin_next(self) -> None:
-        """One at a time, for batches come in their order; without the lock, for a plan may wait for its shards."""
-        pending = None
+        pending = self._schedule.open_next()
+        if pending is None:
+            return
         try:
-            indices = next(self._plan, None)
-            pending = None if indices is None else Pending(indices)
+            done = self._maker.begin(pending)
         except BaseException as error:
-            pending = Pending(())
-            pending.error, pending.done = error, True
-        with self._change:
-            self._planning = False
-            self._planned = pending is None or pending.done or not length_hint(self._plan, 1)
-            if pending is not None:
-                self._open.append(pending)
-                self._begun += 1
-                self._beginning += not pending.done
-            self._change.notify_all()
-        if pending is not None and not pending.done:
-            try:
-                self._begin(pending)
-            except BaseException as error:
-                pending.error = pending.error or error
-                self._finish(pending)
+            pending.fail(error)
+            done = True
+        self._schedule.begun(pending, done)
 
-    def _begin(self, pending: Pending) -> None:
-        at_once = False
-        try:
-            at_once = self._maker.begin(pending)
-            if at_once:
-                self._finish(pending)
-        finally:
-            with self._change:
-                self._beginning -= 1
-                if not at_once:
-                    self._tasks.extend((pending, position) for position in range(len(pending.indices)))
-                self._change.notify_all()
-
-    def _finish(self, pending: Pending) -> None:
-        with self._change:
-            pending.done = True
-            self._change.notify_all()
-
-    def _tell_who_is_busy(self, seconds: float) -> None:
-        tasks = ", ".join(f"worker {number} is {self._task_of(number)}" for number in self._workers)
+    def _warn(self, seconds: float) -> None:
+        tasks = ", ".join(f"worker {number} is {self._describe(number)}" for number in self._ended)
         log.warning("waiting for a batch for %.0f s: %s", seconds, tasks)
 
-    def _task_of(self, number: int) -> str:
+    def _describe(self, number: int) -> str:
         busy = self._busy.get(number)
         if busy is None:
             return "idle"
         index, since = busy
-        source = getattr(self._maker.dataset, "source", None)
-        name = source.entry(index).filename if source is not None else ""
-        return f"at sample {index} {name} for {time.monotonic() - since:.0f} s"
+        return f"at sample {index} {self._maker.name(index)} for {time.monotonic() - since:.0f} s"
 
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
@@ -186,6 +121,6 @@ _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """A thread that decodes while the interpreter goes down would crash it."""
+    """A thread that still decodes during interpreter shutdown would crash it."""
     for pool in list(_pools):
         pool.close()

@@ -135,7 +135,7 @@ def test_no_threads_of_our_own_give_the_same_batches(synthetic):
 def test_two_ranks_share_all_pages_without_loss_or_repetition(synthetic):
     for shuffle in (False, True):
         ranks = [
-            list(load(open_split(synthetic, "train"), 3, rank=rank, ranks=2, shuffle=shuffle)) for rank in range(2)
+            list(load(open_split(synthetic, "train"), 3, rank=rank, world_size=2, shuffle=shuffle)) for rank in range(2)
         ]
         assert len(ranks[0]) == len(ranks[1])
         names = [name for batches in ranks for batch in batches for name in batch["image_filename"]]
@@ -144,7 +144,7 @@ def test_two_ranks_share_all_pages_without_loss_or_repetition(synthetic):
 
 def test_a_batch_that_has_a_page_more_than_asked_for_is_made(synthetic):
     # Three ranks with batches of one: eight pages are three, three and two.
-    loaders = [load(open_split(synthetic, "train"), 1, rank=rank, ranks=3) for rank in range(3)]
+    loaders = [load(open_split(synthetic, "train"), 1, rank=rank, world_size=3) for rank in range(3)]
     sizes = [[len(batch["images"]) for batch in loader] for loader in loaders]
     assert [sum(pages) for pages in sizes] == [3, 3, 2]
     assert max(map(max, sizes)) == 2
@@ -210,7 +210,7 @@ def test_an_abandoned_pass_leaves_no_thread_of_ours(synthetic):
     batches = iter(load(open_split(synthetic, "train"), 2))
     next(batches)
     batches.close()
-    assert not sum(not ended.is_set() for at_work in worker_pool._pools for ended in at_work._workers.values())
+    assert not any(pool.is_running() for pool in worker_pool._pools)
 
 
 @pytest.mark.parametrize(

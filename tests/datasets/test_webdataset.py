@@ -146,7 +146,7 @@ def test_shuffling_from_shard_to_shard_loses_and_repeats_nothing(synthetic, tmp_
     seen = []
     for rank in range(ranks):
         dataset = OCRWebDataset(f"{shards}/train-*.tar", FIXED, shuffle_buffer=3)
-        loader = Loader(dataset, 2, 2, shuffle=True, seed=5, rank=rank, ranks=ranks)
+        loader = Loader(dataset, 2, 2, shuffle=True, seed=5, rank=rank, world_size=ranks)
         seen += [name for batch in loader for name in batch["image_filename"]]
     assert sorted(seen) == sorted(dataset.source.names)
     assert seen != list(dataset.source.names)

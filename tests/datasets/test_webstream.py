@@ -101,7 +101,8 @@ def test_shuffled_epochs_differ_and_lose_nothing(stream):
 @pytest.mark.parametrize("batch_size", [1, 2, 3])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_ranks_share_all_samples_and_have_as_many_batches(stream, ranks, batch_size, shuffle):
-    shares = [list(Loader(stream(), batch_size, 2, shuffle=shuffle, rank=rank, ranks=ranks)) for rank in range(ranks)]
+    settings = {"shuffle": shuffle, "world_size": ranks}
+    shares = [list(Loader(stream(), batch_size, 2, rank=rank, **settings)) for rank in range(ranks)]
     assert len({len(share) for share in shares}) == 1
     seen = [name for share in shares for name in names(share)]
     assert len(seen) == len(set(seen)) == 8
@@ -177,6 +178,12 @@ def test_a_bad_page_is_skipped_and_counted(synthetic, stream, tmp_path):
     assert dataset.ledger.totals()["skipped"] == 1
 
 
+def test_a_loader_of_a_stream_can_be_printed(stream):
+    shown = repr(Loader(stream(), 2, 1))
+    assert shown.startswith("Loader(unknown number of batches, batch_size=2")
+    assert "OCRWebStream(4 shards from" in shown
+
+
 def test_what_a_stream_cannot_do_is_refused(stream):
     with pytest.raises(ConfigError, match="engine=processes: shards without an index"):
         Loader(stream(), 2, 2, engine="processes")
@@ -194,7 +201,7 @@ def test_what_a_stream_cannot_do_is_refused(stream):
 def test_the_batches_of_any_count_are_shared_out(count, batch_size, ranks, drop_last):
     def shares() -> list[list[list[int]]]:
         handles = lambda seed, epoch, shuffle: iter(range(count))  # noqa: E731
-        settings = {"shuffle": False, "drop_last": drop_last, "ranks": ranks}
+        settings = {"shuffle": False, "drop_last": drop_last, "world_size": ranks}
         return [list(StreamBatches(handles, batch_size, rank=rank, **settings)) for rank in range(ranks)]
 
     if count < (batch_size * ranks if drop_last else ranks):

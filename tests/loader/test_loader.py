@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 from ocr.datasets import DBCollateFN, DBTransforms, OCRDataset
 from ocr.errors import ConfigError, ImageError, StageError
 from ocr.loader import Loader, loader, worker_pool
+from ocr.loader.batch_maker import choose_maker
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
@@ -45,8 +46,8 @@ def plain(dataset: OCRDataset, batch_size: int = 3) -> list[Any]:
 
 
 def own_threads() -> int:
-    """Workers of loaders that have not ended; the system may take a moment to bury a thread."""
-    return sum(not ended.is_set() for at_work in worker_pool._pools for ended in at_work._workers.values())
+    """Worker pools whose threads have not ended; the system may take a moment to bury a thread."""
+    return sum(pool.is_running() for pool in worker_pool._pools)
 
 
 def system_threads() -> int:
@@ -83,7 +84,7 @@ def test_two_ranks_share_all_samples_without_loss_or_repetition(synthetic, tmp_p
             seen: dict[str, Any] = {}
             for rank in range(2):
                 dataset = open_split(synthetic, split, cache=cache, cache_folder=tmp_path)
-                for batch in Loader(dataset, batch_size, 2, shuffle=True, seed=1, rank=rank, ranks=2):
+                for batch in Loader(dataset, batch_size, 2, shuffle=True, seed=1, rank=rank, world_size=2):
                     for name, image in zip(batch["image_filename"], batch["images"], strict=True):
                         assert name not in seen
                         seen[name] = image.clone()
@@ -259,7 +260,7 @@ def test_a_worker_that_does_not_stop_is_named_and_not_waited_for(synthetic, monk
     monkeypatch.setattr(worker_pool, "JOIN_SECONDS", 0.1)
     gate = threading.Event()
     dataset = open_split(synthetic, "val", DBTransforms([Letterbox(SIZE), Waits(gate)]))
-    at_work = worker_pool.WorkerPool(iter([[0]]), worker_pool.BatchMaker(dataset, None, None), 1, 1, 10.0)
+    at_work = worker_pool.WorkerPool(iter([[0]]), choose_maker(dataset, None, None), 1, 1, 10.0)
     while not at_work._busy:
         pass
     at_work.close()
@@ -295,16 +296,27 @@ def test_any_dataset_of_items_can_be_loaded(synthetic):
     ("settings", "complaint"),
     [
         ({"engine": "fibres"}, "data.engine='fibres': .*processes, threads"),
-        ({"num_workers": -1}, "data.num_workers=-1 must be a whole number, 0 or more"),
-        ({"batches_ahead": 0}, "data.batches_ahead=0 must be a whole number, 1 or more"),
+        ({"num_workers": -1}, "data.num_workers=-1 must be an integer >= 0"),
+        ({"batches_ahead": 0}, "data.batches_ahead=0 must be an integer >= 1"),
         ({"batch_size": 0}, "batch_size=0"),
-        ({"persistent_workers": True}, "persistent_workers: .*data.engine=processes"),
+        ({"pin_memory": True}, "pin_memory: .*data.engine=processes"),
+        ({"prefetch_factor": 0}, "data.batches_ahead=0 must be an integer >= 1"),
     ],
     ids=lambda value: str(value)[:20],
 )
 def test_settings_that_cannot_work_are_refused(synthetic, settings, complaint):
     with pytest.raises(ConfigError, match=complaint):
         Loader(open_split(synthetic, "val"), **settings)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_the_names_of_torch_work_with_every_engine(synthetic, engine, workers):
+    dataset = open_split(synthetic, "val")
+    settings = {"prefetch_factor": 4, "persistent_workers": True}
+    made = Loader(dataset, 3, workers, engine, **settings)
+    assert made.batches_ahead == 4
+    assert_same([*made, *made], 2 * plain(dataset))
 
 
 def test_printing_a_loader_shows_how_batches_are_made(synthetic):

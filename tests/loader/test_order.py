@@ -10,7 +10,7 @@ from ocr.loader.order import EpochBatches, epoch_order
 
 
 def all_ranks(count: int, batch_size: int, ranks: int, **settings) -> list[list[list[int]]]:
-    made = [EpochBatches(count, batch_size, rank=rank, ranks=ranks, **settings) for rank in range(ranks)]
+    made = [EpochBatches(count, batch_size, rank=rank, world_size=ranks, **settings) for rank in range(ranks)]
     return [list(batches) for batches in made]
 
 
@@ -29,7 +29,7 @@ def test_ranks_share_all_samples_without_loss_or_repetition(count, batch_size, r
 def test_dropping_the_last_leaves_full_batches_only(count, batch_size, ranks):
     if count < batch_size * ranks:
         with pytest.raises(ConfigError, match=r"do not fill a batch.*drop_last=false"):
-            EpochBatches(count, batch_size, shuffle=True, drop_last=True, ranks=ranks)
+            EpochBatches(count, batch_size, shuffle=True, drop_last=True, world_size=ranks)
         return
     shares = all_ranks(count, batch_size, ranks, shuffle=True, drop_last=True)
     seen = [index for share in shares for batch in share for index in batch]
@@ -66,4 +66,4 @@ def test_a_batch_needs_a_sample(batch_size):
 
 def test_fewer_pages_than_devices_is_an_error():
     with pytest.raises(ConfigError, match="use fewer devices"):
-        EpochBatches(1, 1, shuffle=False, drop_last=False, ranks=2)
+        EpochBatches(1, 1, shuffle=False, drop_last=False, world_size=2)

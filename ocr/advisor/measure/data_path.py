@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ocr.advisor.measure.stage_timing import Step, run_named
-from ocr.loader.buffers import BatchMemory, MemoryPool, Slot, check_size
+from ocr.loader.buffers import BatchBuffer, BufferPool, Slot
 from ocr.pipeline.batch import Batch, collate, listed, lists, to_item
 from ocr.pipeline.device import Arrival
 from ocr.pipeline.rng import sample_generator
@@ -38,7 +38,7 @@ class DataPath:
     def __init__(self, dataset: Any, device: torch.device, engine: str = "threads", take_apart: bool = True) -> None:
         """`take_apart`: a run of Albumentations transforms is one stage a transform, not one for all."""
         self.dataset = dataset
-        self._memories = MemoryPool()
+        self._buffers = BufferPool()
         rows = _Rows()
         self._source = rows.step("source", type(dataset.source).__name__, "source", dataset.source.read)
         self._stages = [rows.stage(*each) for each in _stages(dataset, take_apart)]
@@ -57,7 +57,7 @@ class DataPath:
         self, indices: Sequence[int], epoch: int, measure: Measure = run_named, with_polygons: bool = True
     ) -> Batch:
         """All pages of a batch through all stages; `measure` calls each of them."""
-        memory: BatchMemory | None = None
+        buffer: BatchBuffer | None = None
         items = []
         for position, index in enumerate(indices):
             sample = measure(self._source, index)
@@ -68,12 +68,12 @@ class DataPath:
             slot = None
             if self._in_slots:
                 normalize = self.dataset.transform.host_normalization
-                memory = memory or self._memories.take(len(indices), sample, normalize)
-                check_size(memory, sample)
-                slot = memory.slot(position)
+                buffer = buffer or self._buffers.take(len(indices), sample, normalize)
+                buffer.check_size(sample)
+                slot = buffer.slot(position)
             sample = measure(self._targets, sample, slot)
             items.append(measure(self._write, sample, slot))
-        batch = measure(self._join, items, memory, pages=len(indices))
+        batch = measure(self._join, items, buffer, pages=len(indices))
         arrived: Batch = measure(self._device, batch, pages=len(indices))
         return arrived
 
@@ -92,13 +92,13 @@ class DataPath:
             slot.write_maps(sample.maps)
         return listed(sample), slot
 
-    def _join_slots(self, written: list[tuple[dict[str, Any], Slot]], memory: BatchMemory) -> Batch:
-        return memory.batch(list(range(len(written)))) | lists([item for item, _ in written])
+    def _join_slots(self, written: list[tuple[dict[str, Any], Slot]], buffer: BatchBuffer) -> Batch:
+        return buffer.batch(list(range(len(written)))) | lists([item for item, _ in written])
 
     def _to_item(self, sample: Sample, slot: None) -> dict[str, Any]:
         return to_item(sample, self.dataset.transform.host_normalization, self.dataset.targets)
 
-    def _collate(self, items: list[dict[str, Any]], memory: None) -> Batch:
+    def _collate(self, items: list[dict[str, Any]], buffer: None) -> Batch:
         batch = collate(items, self.dataset.targets)
         assert batch is not None
         return batch

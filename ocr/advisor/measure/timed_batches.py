@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ocr.loader.batch_maker import BatchMaker
+from ocr.loader.batch_maker import choose_maker
 from ocr.loader.worker_pool import WorkerPool
 from ocr.pipeline.batch import Batch
 
@@ -32,7 +32,7 @@ def time_batches(
     rounds: int = 2,
 ) -> Trial:
     """The fastest of a few passes over these batches, made by as many threads as are given."""
-    maker = BatchMaker(dataset, None, finish)
+    maker = choose_maker(dataset, None, finish)
     best: Trial | None = None
     for _ in range(rounds):
         cpu, begin = time.process_time(), time.perf_counter()
