@@ -16,6 +16,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -28,7 +29,6 @@ from benchmarks import measure
 from benchmarks.epoch_process import Transfer, epoch_seconds, give_same_chances, validation_dataset
 from benchmarks.measure import Goal, console
 from ocr.datasets import OCRWebDataset
-from ocr.datasets.page_dataset import FixedPart
 from ocr.loader import Loader
 from ocr.pipeline.batch import Item, collate, to_item
 from ocr.pipeline.sample import Maps, Sample
@@ -62,7 +62,7 @@ class RawWork:
     """What the loader does with a raw sample, for a dictionary of `webdataset`."""
 
     def __init__(self, dataset: Any) -> None:
-        self.fixed, self.targets = FixedPart(dataset.decode, dataset.transform.fixed, dataset.targets), dataset.targets
+        self.fixed, self.targets = replace(dataset.fixed_part, draw_maps=dataset.targets), dataset.targets
 
     def __call__(self, stored: dict[str, Any]) -> Item:
         members = {name: data for name, data in stored.items() if not name.startswith("__")}

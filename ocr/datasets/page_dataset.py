@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,12 @@ from ocr.loader.buffers import Slot
 from ocr.pipeline.batch import LISTED, STACKED, Batch, Item, are_consecutive, as_batch, listed, to_item
 from ocr.pipeline.cut import CutSettings, choose_cut
 from ocr.pipeline.decode import Decode
-from ocr.pipeline.device import Normalize
 from ocr.pipeline.ledger import Ledger, rows_of
+from ocr.pipeline.page import FixedPart
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import Source
-from ocr.pipeline.stage import FixedStage, run
+from ocr.pipeline.stage import run
 from ocr.pipeline.targets import StoredTargets, Targets
 from ocr.system import usable_cores
 
@@ -69,6 +69,7 @@ class PageDataset(Dataset[Item | None]):
         kept = CutSettings(cache, preload_maps, preload_images, prenormalize_images, cache_transformed_tensors)
         self.cut = choose_cut(transform.stages, kept, transform.host_normalization is not None)
         self.decode = _decode_stage(image_loading_config or {}, transform.needed_side)
+        self.fixed_part = FixedPart(self.decode, transform.fixed)
         self.source = source
         for name, reason in source.skipped.items():
             log.warning("skipped %s: %s", name, reason)
@@ -210,7 +211,7 @@ class PageDataset(Dataset[Item | None]):
         return replace(self.page(index), maps=kept.maps, map_source=kept.map_source, cached=kept.cached)
 
     def _fixed(self, raw: Sample) -> Sample:
-        return FixedPart(self.decode, self.transform.fixed)(raw)
+        return self.fixed_part(raw)
 
     def with_maps(self, sample: Sample) -> Sample:
         """The sample with its maps: those it has, or stored or drawn ones."""
@@ -233,39 +234,18 @@ class PageDataset(Dataset[Item | None]):
             raise StageError(f"{name} (sample {index}): {type(error).__name__}: {error}") from error
 
     def _open_cache(self, folder: str | os.PathLike[str] | None, max_bytes: int | str) -> Cache:
-        stages: list[object] = [self.decode, *self.transform.fixed]
-        stages += [self.targets] * self.cut.maps + [self.transform.normalization] * self.cut.normalized
-        for stage in stages:
-            if " object at 0x" in repr(stage):
-                log.warning(
-                    "%r is shown by its address: the cache is made anew in every run. Make it a frozen dataclass", stage
-                )
         drawn = self.draw_maps if self.cut.maps else None
         normalization = self.transform.normalization if self.cut.normalized else None
-        make = FixedPart(self.decode, self.transform.fixed, drawn, normalization)
-        cache = Cache(self.source, stages, make, self.cut, folder, max_bytes)
+        make = replace(self.fixed_part, draw_maps=drawn, normalization=normalization)
+        for part in make.parts:
+            if " object at 0x" in repr(part):
+                log.warning(
+                    "%r does not show its parameters, so the cache is rebuilt in every run. Make it a frozen dataclass",
+                    part,
+                )
+        cache = Cache(self.source, make.parts, make, self.cut, folder, max_bytes)
         cache.start()
         return cache
-
-
-@dataclass(frozen=True, slots=True)
-class FixedPart:
-    """From a stored page to what a cache holds of it; knows nothing of the dataset, which can so be let go at once."""
-
-    decode: Decode
-    stages: tuple[FixedStage, ...]
-    draw_maps: Targets | StoredTargets | None = None
-    normalization: Normalize | None = None
-
-    def __call__(self, raw: Sample) -> Sample:
-        page = self.decode(raw)
-        for stage in self.stages:
-            page = stage(page)
-        if self.draw_maps is not None:
-            page = self.draw_maps(page)
-        if self.normalization is not None:
-            page = replace(page, image=self.normalization.on_host(page.image).transpose(1, 2, 0))
-        return page
 
 
 def _decode_stage(config: Mapping[str, Any], needed_side: int | None) -> Decode:

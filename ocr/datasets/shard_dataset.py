@@ -45,9 +45,9 @@ class ShardDataset(PageDataset):
         index = self.source.index
         if not self.source.is_ready or not index.stages:
             return
-        mine = stages_digest((self.decode, *self.transform.fixed, self.targets))
-        if index.stages != mine:
-            path = " -> ".join(map(repr, (self.decode, *self.transform.fixed, self.targets)))
+        mine = (*self.fixed_part.parts, self.targets)
+        if index.stages != stages_digest(mine):
+            path = " -> ".join(map(repr, mine))
             raise ConfigError(
                 f"tar_path: the ready samples of {self.source.place} were made by other stages, parameters, code or "
                 f"libraries than these: {path}. Convert anew, or read raw shards"

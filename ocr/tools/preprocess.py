@@ -17,10 +17,9 @@ from rich.table import Table
 from ocr.atomic import remove_partial_files
 from ocr.errors import DataError, MapError
 from ocr.formats.maps import map_file, maps_folder, read_fingerprint, write_maps
-from ocr.pipeline.decode import Decode
+from ocr.pipeline.page import FixedPart
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import FolderSource
-from ocr.pipeline.stage import FixedStage
 from ocr.pipeline.targets import Targets, maps_fingerprint
 from ocr.tools.engine import check_engine, run_tasks
 
@@ -50,28 +49,21 @@ class MapsSummary:
 class PageMaps:
     """Writes the maps of one page, unless those that are there still fit it."""
 
-    decode: Decode
-    fixed: tuple[FixedStage, ...]
+    fixed_part: FixedPart
     targets: Targets
     folder: Path
     compress: bool
     on_bad_sample: str
-    needs_pixels: bool
-    """Where the letterbox comes first, the page's pixels are not needed and not decoded."""
 
     @classmethod
     def of(cls, dataset: OCRDataset, folder: Path, compress: bool) -> PageMaps:
         """All that it takes of a dataset: no other page of it."""
-        transform = dataset.transform
-        needs_pixels = transform.needed_side is None
-        return cls(
-            dataset.decode, transform.fixed, dataset.targets, folder, compress, dataset.on_bad_sample, needs_pixels
-        )
+        return cls(dataset.fixed_part, dataset.targets, folder, compress, dataset.on_bad_sample)
 
     def __call__(self, page: FolderSource) -> tuple[str, str]:
         """What became of the one page of a source: "written", "valid" or "failed", and why it failed."""
         try:
-            return self._write(self._at_cut(page.read(0))), ""
+            return self._write(self.fixed_part.measure(page.read(0))), ""
         except DataError as error:
             if self.on_bad_sample == "raise":
                 raise
@@ -89,12 +81,6 @@ class PageMaps:
         assert maps is not None
         write_maps(target, maps, fingerprint, self.compress)
         return "written"
-
-    def _at_cut(self, raw: Sample) -> Sample:
-        page = self.decode(raw) if self.needs_pixels else self.decode.measure(raw)
-        for stage in self.fixed:
-            page = stage(page)
-        return page
 
 
 def preprocess_maps(

@@ -157,7 +157,7 @@ def write_tar(dataset: Any, indices: Sequence[int], kind: str, path: Path) -> No
     """A shard of these pages, as `ocr convert` writes it."""
     from ocr.tools.convert.members import Recipe, put_together, take_apart
 
-    recipe = Recipe(kind, decode=dataset.decode, fixed=dataset.transform.fixed, targets=dataset.targets)
+    recipe = Recipe(kind, fixed_part=dataset.fixed_part, targets=dataset.targets)
     with path.open("wb") as stream:
         for number, index in enumerate(indices):
             for extension, data in put_together(recipe, [take_apart(recipe, dataset.source.read(index))]).items():

@@ -21,7 +21,7 @@ from ocr.pipeline.targets import maps_fingerprint
 from ocr.shards.index import RAW, StoredSample, scan_tar
 from ocr.shards.source import ARRAYS, as_array
 from ocr.tools.convert.finished import Finished, fits, is_untouched
-from ocr.tools.convert.members import dump, facts_of, geometry, take_apart
+from ocr.tools.convert.members import dump, facts_of, take_apart
 from ocr.tools.convert.plan import ShardTask
 
 
@@ -163,7 +163,7 @@ class _Page:
             yield from self._ready_json(facts_of(recipe, raw), recompute)
 
     def _maps(self, raw: Sample, recompute: bool) -> Iterator[Problem]:
-        page, targets = geometry(self._task.recipe, raw), self._task.recipe.targets
+        page, targets = self._task.recipe.fixed_part.measure(raw), self._task.recipe.targets
         stored = BytesIO(self._member("npz").tobytes())
         try:
             if read_fingerprint(stored) != maps_fingerprint(page, targets):  # type: ignore[arg-type]

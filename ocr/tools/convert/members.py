@@ -18,9 +18,9 @@ from ocr.formats.maps import NAMES
 from ocr.pipeline.cut import Cut
 from ocr.pipeline.decode import Decode, read_header
 from ocr.pipeline.fingerprint import code_digest, digest, stages_digest
+from ocr.pipeline.page import FixedPart
 from ocr.pipeline.record import arrays_digest, to_record
 from ocr.pipeline.sample import Maps, Sample
-from ocr.pipeline.stage import FixedStage
 from ocr.pipeline.targets import Targets, maps_fingerprint
 from ocr.shards.index import ALLOWED, MAX_MEMBER_BYTES, RAW, READY
 from ocr.shards.source import ARRAYS
@@ -36,18 +36,17 @@ class Recipe:
     maps: bool = False
     batch: int = 0
     """Ready samples that share their members; 0: none do."""
-    decode: Decode = field(default_factory=Decode)
-    fixed: tuple[FixedStage, ...] = ()
+    fixed_part: FixedPart = field(default_factory=lambda: FixedPart(Decode()))
     targets: Targets = field(default_factory=Targets)
 
     @property
     def stages(self) -> str:
         """What the index tells of the stages: by it a reader knows that ready samples are those it wants."""
-        return stages_digest((self.decode, *self.fixed, self.targets)) if self.kind == READY else ""
+        return stages_digest((*self.fixed_part.parts, self.targets)) if self.kind == READY else ""
 
     def digest(self) -> str:
         """Of all that the members of a page depend on, beside the page."""
-        stages = stages_digest((self.decode, *self.fixed, self.targets))
+        stages = stages_digest((*self.fixed_part.parts, self.targets))
         return digest(
             f"{self.kind} {self.maps} {self.batch} {zlib.ZLIB_RUNTIME_VERSION}", code_digest(__name__), stages
         )
@@ -82,17 +81,9 @@ def take_apart(recipe: Recipe, raw: Sample) -> Parts:
 def facts_of(recipe: Recipe, raw: Sample) -> dict[str, Any]:
     """What the JSON of a page says; of a ready one without the pixels, so that not all of it is known."""
     if recipe.kind == READY:
-        return _ready_facts(geometry(recipe, raw))
-    header = read_header(raw.encoded, raw.path, recipe.decode.max_pixels)
+        return _ready_facts(recipe.fixed_part.measure(raw))
+    header = read_header(raw.encoded, raw.path, recipe.fixed_part.decode.max_pixels)
     return _facts(raw, header.raw_size, header.orientation)
-
-
-def geometry(recipe: Recipe, raw: Sample) -> Sample:
-    """The page at the cut. Where the letterbox comes first, its pixels are not needed and not decoded."""
-    page = recipe.decode(raw) if recipe.decode.needed_side is None else recipe.decode.measure(raw)
-    for stage in recipe.fixed:
-        page = stage(page)
-    return page
 
 
 def put_together(recipe: Recipe, pages: Sequence[Parts]) -> dict[str, bytes]:
@@ -145,16 +136,14 @@ def _raw_parts(recipe: Recipe, raw: Sample) -> Parts:
     blobs = {image_extension(raw.filename): raw.encoded}
     facts = facts_of(recipe, raw)
     if recipe.maps:
-        page = recipe.targets(geometry(recipe, raw))
+        page = recipe.targets(recipe.fixed_part.measure(raw))
         assert page.maps is not None
         blobs["npz"] = pack_maps(page.maps, maps_fingerprint(page, recipe.targets))
     return Parts(facts, blobs, {})
 
 
 def _ready_parts(recipe: Recipe, raw: Sample) -> Parts:
-    page = recipe.decode(raw)
-    for stage in recipe.fixed:
-        page = stage(page)
+    page = recipe.fixed_part(raw)
     if page.image.dtype != np.uint8:
         raise ConfigError(
             f"ready (--ready) keeps pages as bytes, and a transform makes {page.image.dtype} of {raw.filename}: put "

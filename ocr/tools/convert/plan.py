@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ocr.errors import ConfigError, DataError
 from ocr.loader.order import epoch_order
 from ocr.pipeline.decode import Decode
+from ocr.pipeline.page import FixedPart
 from ocr.pipeline.source import FolderSource
 from ocr.shards.index import KEY_DIGITS, RAW, READY, shard_name
 from ocr.tools.convert.members import Recipe, image_extension, take_apart
@@ -91,8 +92,8 @@ def make_plan(dataset: OCRDataset, split: str, out: Path, settings: ConvertSetti
 def make_recipe(dataset: OCRDataset, kind: str, maps: bool, batch: int) -> Recipe:
     """The stages of a dataset, as far as its shards depend on them."""
     if kind == RAW and not maps:
-        return Recipe(decode=Decode(max_pixels=dataset.decode.max_pixels))
-    return Recipe(kind, maps, batch, dataset.decode, dataset.transform.fixed, dataset.targets)
+        return Recipe(fixed_part=FixedPart(Decode(max_pixels=dataset.decode.max_pixels)))
+    return Recipe(kind, maps, batch, dataset.fixed_part, dataset.targets)
 
 
 def absolute_source(dataset: OCRDataset) -> FolderSource:
