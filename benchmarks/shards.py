@@ -31,10 +31,10 @@ from benchmarks.measure import Goal, console
 from ocr.datasets import OCRWebDataset
 from ocr.loader import Loader
 from ocr.pipeline.batch import Item, collate, to_item
+from ocr.pipeline.metadata import read_polygons
 from ocr.pipeline.sample import Maps, Sample
 from ocr.pipeline.targets import Targets
 from ocr.shards.index import image_extension
-from ocr.shards.source import pack
 from ocr.tools.convert.report import convert
 from ocr.tools.convert.settings import ConvertSettings
 
@@ -69,7 +69,7 @@ class RawWork:
         noted = json.loads(members["json"])
         size = noted["size"] and tuple(noted["size"])
         encoded = members[image_extension(members) or ""]
-        page = Sample(0, noted["filename"], "", pack(noted), claimed_size=size, encoded=encoded)
+        page = Sample(0, noted["filename"], "", read_polygons(noted), claimed_size=size, encoded=encoded)
         return to_item(self.fixed(page), None, self.targets)
 
 
@@ -85,7 +85,7 @@ class ReadyWork:
             name: np.lib.format.read_array(BytesIO(stored[f"{name}.npy"]), allow_pickle=False)
             for name in ("image", *Maps._fields)
         }
-        page = Sample(0, noted["filename"], "", pack(noted), image=arrays.pop("image"), maps=Maps(**arrays))
+        page = Sample(0, noted["filename"], "", read_polygons(noted), image=arrays.pop("image"), maps=Maps(**arrays))
         return to_item(page, None, self.targets)
 
 

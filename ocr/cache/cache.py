@@ -25,16 +25,17 @@ from ocr.cache.row_format import FORMAT, Layout, Row
 from ocr.cache.siblings import Relatives, holds_pages_of
 from ocr.cache.store import DamagedStoreError, Store, remove_store
 from ocr.errors import DataError
+from ocr.pipeline import metadata
 from ocr.pipeline.batch import are_consecutive
 from ocr.pipeline.cut import Cut
 from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
-from ocr.pipeline.record import Record, read_notes, to_record, to_sample
+from ocr.pipeline.record import Record, to_record, to_sample
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import UNKNOWN, Signature, Source
 
 log = logging.getLogger(__name__)
-NOTES_KEPT = 4096
-"""Samples whose notes a process remembers, some 10 kB each: reading them is most of the time of a cached batch."""
+MAX_REMEMBERED = 4096
+"""Samples whose metadata a process remembers, about 10 kB each: reading them is most of the time of a cached batch."""
 RECOMPUTED_AT_START = 3
 PROVE_AHEAD_SECONDS = 2.0
 """At 30 GB/s of checksums this is a few thousand pages of validation; the others are proven when first asked for."""
@@ -70,7 +71,7 @@ class Cache:
         self._candidate = self.root / f"{self._name}-0"
         self.stopped = ""
         """Why nothing more is kept."""
-        self._notes: dict[int, tuple[bytes, Sample]] = {}
+        self._remembered: dict[int, tuple[bytes, Sample]] = {}
         self._relatives: Relatives | None = None
         self._process = os.getpid()
         self._lock = FolderLock(self.root)
@@ -104,16 +105,16 @@ class Cache:
     def _noted(self, store: Store, index: int) -> Sample | None:
         """All of a sample but its arrays, where these lie in their slots."""
         data = store.row_bytes(index)
-        known = self._notes.get(index)
+        known = self._remembered.get(index)
         if known is not None and known[0] == data:
             return known[1]
         row = self._proven_row(store, index)
         if isinstance(row, str) or row.place >= 0:
             return None
-        notes = read_notes(store.notes(index, row))
-        sample = replace(self.source.entry(index), **notes, map_source="cached", cached="hit")
-        if len(self._notes) < NOTES_KEPT and Row.unpack(data) == row:
-            self._notes[index] = data, sample
+        fields = metadata.from_bytes(store.metadata(index, row))
+        sample = replace(self.source.entry(index), **fields, map_source="cached", cached="hit")
+        if len(self._remembered) < MAX_REMEMBERED and Row.unpack(data) == row:
+            self._remembered[index] = data, sample
         return sample
 
     def start(self) -> None:

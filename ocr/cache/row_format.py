@@ -16,8 +16,8 @@ from ocr.pipeline.source import Signature
 
 FORMAT = 1
 ROW_BYTES = 128
-NOTES_SLOT_BYTES = 64 << 10
-"""The column of notes is sparse: a page with 50 words takes one or two blocks of its slot."""
+METADATA_SLOT_BYTES = 64 << 10
+"""The column of metadata is sparse: a page with 50 words takes one or two blocks of its slot."""
 _ROW = struct.Struct("<IIIIq16s16sqqqqQ")
 _CRC = struct.Struct("<I")
 
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
     height: int
     width: int
-    notes_bytes: int
+    metadata_bytes: int
     place: int
     """-1: in the slots of its columns; otherwise the offset of all its arrays, one after the other."""
     content: bytes
@@ -47,8 +47,8 @@ class Row(NamedTuple):
             return None
         if _CRC.unpack_from(data, _ROW.size) != (zlib.crc32(data[: _ROW.size]),):
             return None
-        _, height, width, notes_bytes, place, content, annotation, checksum, *signature = _ROW.unpack_from(data)
-        return cls(height, width, notes_bytes, place, content, annotation, checksum, Signature(*signature))
+        _, height, width, metadata_bytes, place, content, annotation, checksum, *signature = _ROW.unpack_from(data)
+        return cls(height, width, metadata_bytes, place, content, annotation, checksum, Signature(*signature))
 
 
 class Array(NamedTuple):
@@ -90,14 +90,14 @@ class Layout:
         """Start of each column, and bytes of a slot of it."""
         slots = {name: array.nbytes for name, array in self.arrays(self.height, self.width).items()}
         start, columns = 0, {}
-        for name, slot in (slots | {"notes": NOTES_SLOT_BYTES}).items():
+        for name, slot in (slots | {"metadata": METADATA_SLOT_BYTES}).items():
             columns[name] = start, slot
             start = align(start + slot * self.count)
         return columns
 
     def end(self) -> int:
         """Where the columns end."""
-        start, slot = self.columns()["notes"]
+        start, slot = self.columns()["metadata"]
         return align(start + slot * self.count)
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.cache.row_format import FORMAT, NOTES_SLOT_BYTES, ROW_BYTES, Layout, Row, align
+from ocr.cache.row_format import FORMAT, METADATA_SLOT_BYTES, ROW_BYTES, Layout, Row, align
 from ocr.mapped_file import map_file, private_window
 from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.record import Record
@@ -130,22 +130,22 @@ class Store:
         if row.place < 0:
             if (row.height, row.width) != (self.layout.height, self.layout.width):
                 return None
-            starts = [self._slot(name, index) for name in (*kept, "notes")]
+            starts = [self._slot(name, index) for name in (*kept, "metadata")]
         else:
             sizes = [array.nbytes for array in kept.values()]
             starts = [row.place + sum(sizes[:n]) for n in range(len(sizes) + 1)]
-        if not self._covers(starts[-1] + row.notes_bytes):
+        if not self._covers(starts[-1] + row.metadata_bytes):
             return None
         arrays = {
             name: self._mapped[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
             for (name, array), start in zip(kept.items(), starts, strict=False)
         }
-        return Record(arrays, self._mapped[starts[-1] : starts[-1] + row.notes_bytes].tobytes())
+        return Record(arrays, self._mapped[starts[-1] : starts[-1] + row.metadata_bytes].tobytes())
 
-    def notes(self, index: int, row: Row) -> bytes:
-        """The notes of a sample in its slot."""
-        start = self._slot("notes", index)
-        return self._mapped[start : start + row.notes_bytes].tobytes()
+    def metadata(self, index: int, row: Row) -> bytes:
+        """The metadata of a sample in its slot."""
+        start = self._slot("metadata", index)
+        return self._mapped[start : start + row.metadata_bytes].tobytes()
 
     def windows(self, first: int, count: int) -> dict[str, NDArray[Any]] | None:
         """Neighbouring slots of every column as arrays of their own; None where the system has no such windows."""
@@ -160,16 +160,16 @@ class Store:
     def write(self, index: int, record: Record, content: bytes, annotation: bytes, signature: Signature) -> Row:
         """Store a sample, its row last; OSError where the disk does not take it."""
         size_hw, parts, before = record.size_hw, list(record.parts()), self.row(index)
-        fits = size_hw == (self.layout.height, self.layout.width) and len(record.notes) <= NOTES_SLOT_BYTES
+        fits = size_hw == (self.layout.height, self.layout.width) and len(record.metadata) <= METADATA_SLOT_BYTES
         # Somebody may be reading the slot: what was made of another file or annotation stays as it is.
         if fits and (before is None or (before.content, before.annotation) == (content, annotation)):
-            place, starts = -1, [self._slot(name, index) for name in (*record.arrays, "notes")]
+            place, starts = -1, [self._slot(name, index) for name in (*record.arrays, "metadata")]
         else:
             place = self._allocate(sum(part.nbytes for part in parts))
             starts = (place + np.cumsum([0, *(part.nbytes for part in parts[:-1])])).tolist()
         for part, start in zip(parts, starts, strict=True):
             _write_all(self._data, part, start)
-        row = Row(*size_hw, len(record.notes), place, content, annotation, record.checksum(), signature)
+        row = Row(*size_hw, len(record.metadata), place, content, annotation, record.checksum(), signature)
         self.write_row(index, row)
         return row
 

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.errors import AnnotationError, DataError, ImageError
-from ocr.geometry.polygons import Polygons
+from ocr.pipeline import metadata
 from ocr.pipeline.batch import are_consecutive
 from ocr.pipeline.fingerprint import content_digest
-from ocr.pipeline.record import arrays_digest
-from ocr.pipeline.sample import Maps, Sample
+from ocr.pipeline.metadata import ARRAYS, read_claimed_size, read_polygons
+from ocr.pipeline.record import arrays_digest, with_arrays
+from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import NO_POLYGONS, Signature, annotation_digest
 from ocr.shards.files import ShardFiles
 from ocr.shards.index import KEY_DIGITS, RAW, ShardIndex, StoredSample, image_extension
@@ -26,7 +27,6 @@ from ocr.shards.storage import Storage
 _SIXTY_BITS = (1 << 60) - 1
 PAGES_KEPT = 4096
 """Ready samples whose JSON a process remembers, some 10 kB each: parsing it takes as long as copying the arrays."""
-ARRAYS = ("image", *Maps._fields)
 
 
 class ShardSource:
@@ -99,7 +99,7 @@ class ShardSource:
         if stored.content and content_digest(encoded).hex() != stored.content:
             raise ImageError(f"{self._where(stored, extension)}: not the bytes that were stored. Fetch the shard anew")
         annotation = self.annotation(index)
-        claimed, polygons = _size(annotation), pack(annotation)
+        claimed, polygons = read_claimed_size(annotation), read_polygons(annotation)
         if stored.annotation and annotation_digest(polygons, claimed, self.annotated).hex() != stored.annotation:
             raise AnnotationError(f"{self._where(stored, 'json')}: not the annotation that was stored")
         page = replace(self.entry(index), polygons=polygons, claimed_size=claimed, encoded=encoded)
@@ -109,7 +109,7 @@ class ShardSource:
         page, stored = self._ready_page(index), self.index.samples[index]
         arrays = {name: self._array(stored, name, index) for name in ARRAYS}
         self._prove(index, arrays)
-        return replace(page, image=arrays.pop("image"), maps=Maps(**arrays))
+        return with_arrays(page, arrays)
 
     def _ready_page(self, index: int) -> Sample:
         """All of a ready sample but its arrays."""
@@ -123,15 +123,12 @@ class ShardSource:
     def _noted_page(self, index: int) -> Sample:
         noted = self.annotation(index)
         self._digests[index] = noted.get("arrays", "")
-        return replace(
-            self.entry(index),
-            polygons=pack(noted),
-            map_source="stored",
-            inverse_matrix=np.array(noted["inverse_matrix"], dtype=np.float64).reshape(3, 3),
-            shape=tuple(noted["shape"]),
-            raw_size=tuple(noted["raw_size"]),
-            **{name: noted[name] for name in ("orientation", "polygon_frame", "recovered", "dropped_polygons")},
-        )
+        try:
+            fields = metadata.from_json(noted)
+        except (KeyError, TypeError, ValueError) as error:
+            where = self._where(self.index.samples[index], "json")
+            raise AnnotationError(f"{where}: not the JSON of a ready sample ({error!r}). Convert it again") from error
+        return replace(self.entry(index), **fields, map_source="stored")
 
     def view(self, indices: Sequence[int]) -> tuple[dict[str, NDArray[Any]], list[Sample]] | None:
         """Samples that are a ready batch, or a piece of one, as one array a column, nothing copied."""
@@ -214,7 +211,7 @@ class ShardSource:
         if stored.annotation:
             return bytes.fromhex(stored.annotation)
         annotation = self.annotation(index)
-        return annotation_digest(pack(annotation), _size(annotation), self.annotated)
+        return annotation_digest(read_polygons(annotation), read_claimed_size(annotation), self.annotated)
 
     def _member(self, stored: StoredSample, extension: str) -> NDArray[np.uint8]:
         try:
@@ -231,27 +228,11 @@ class ShardSource:
         return f"{self.urls[stored.shard]}: {stored.key} ({stored.filename}){offset}"
 
 
-def _size(annotation: dict[str, Any]) -> tuple[int, int] | None:
-    size = annotation.get("size")
-    return (int(size[0]), int(size[1])) if size else None
-
-
 def _name(annotation: dict[str, Any], otherwise: str) -> str:
     """The name that a page had before it was stored, where it is one that stays where it is."""
     name = annotation.get("filename")
     harmless = isinstance(name, str) and not name.startswith("/") and ".." not in name and "\\" not in name
     return name if harmless and name else otherwise
-
-
-def pack(annotation: dict[str, Any]) -> Polygons:
-    """The polygons of a sample's JSON."""
-    polygons = annotation.get("polygons", [])
-    # At once: a page has a hundred polygons, and an array takes a microsecond.
-    points = np.array([point for polygon in polygons for point in polygon], dtype=np.float32).reshape(-1, 2)
-    offsets = np.zeros(len(polygons) + 1, dtype=np.int32)
-    np.cumsum([len(polygon) for polygon in polygons], out=offsets[1:])
-    ignore = np.array(annotation.get("ignore") or np.zeros(len(polygons)), dtype=np.bool_)
-    return Polygons(points, offsets, ignore, tuple(annotation.get("texts", ())))
 
 
 def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:

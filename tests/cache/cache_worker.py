@@ -38,7 +38,7 @@ _opened = count(1)
 
 
 def write_pages(folder: Path, number_of_pages: int = 8, seed: int = 0) -> Path:
-    """Noise of different sizes and formats with two words a page; the last has notes beyond its slot."""
+    """Noise of different sizes and formats with two words a page; the last has metadata beyond its slot."""
     rng = np.random.default_rng(seed)
     (folder / "images").mkdir(parents=True)
     pages = {}

@@ -153,7 +153,7 @@ def test_a_batch_of_neighbours_is_a_private_view_of_the_file(pages, tmp_path, tr
             tensors = [value for value in batch.values() if isinstance(value, torch.Tensor)]
             assert len(tensors) == 5
             first, second = batch["image_filename"]
-            # The last page has long notes, and so lies elsewhere.
+            # The last page has long metadata, and so is elsewhere.
             is_view = int(first[:2]) + 1 == int(second[:2]) < 7
             for tensor in tensors:
                 assert (tensor.permute(0, 2, 3, 1) if tensor.dtype == torch.uint8 else tensor).is_contiguous()

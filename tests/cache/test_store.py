@@ -68,7 +68,7 @@ def test_a_flipped_bit_of_any_column_costs_its_own_sample_only(pages, folder, ex
     places = [(name, index) for name in store.columns for index in range(PAGES - 1)]
     for name, index in places:
         start, slot = store.columns[name]
-        used = 100 if name == "notes" else slot
+        used = 100 if name == "metadata" else slot
         flip(folder / "data", 8 * (start + index * slot) + random.Random(index).randrange(8 * used))
         assert read_right(pages, folder.parent, expected) == (PAGES - 1, 0, 1)
         assert read_right(pages, folder.parent, expected) == (PAGES, 0, 0)
@@ -79,7 +79,7 @@ def test_a_flipped_bit_behind_the_columns_costs_its_own_sample_only(pages, folde
         row = Store(folder).row(PAGES - 1)
         assert row is not None
         assert row.place >= Store(folder).layout.end()
-        flip(folder / "data", 8 * row.place + random.Random(seed).randrange(8 * (90_000 + row.notes_bytes)))
+        flip(folder / "data", 8 * row.place + random.Random(seed).randrange(8 * (90_000 + row.metadata_bytes)))
         assert read_right(pages, folder.parent, expected) == (PAGES - 1, 0, 1)
         assert read_right(pages, folder.parent, expected) == (PAGES, 0, 0)
 

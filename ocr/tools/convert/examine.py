@@ -16,10 +16,11 @@ from ocr.errors import DataError, MapError
 from ocr.formats.maps import read_fingerprint, read_maps
 from ocr.mapped_file import map_file
 from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.metadata import ARRAYS
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import maps_fingerprint
 from ocr.shards.index import RAW, StoredSample, scan_tar
-from ocr.shards.source import ARRAYS, as_array
+from ocr.shards.source import as_array
 from ocr.tools.convert.finished import Finished, fits, is_untouched
 from ocr.tools.convert.members import dump, facts_of, take_apart
 from ocr.tools.convert.plan import ShardTask
@@ -166,11 +167,11 @@ class _Page:
         page, targets = self._task.recipe.fixed_part.measure(raw), self._task.recipe.targets
         stored = BytesIO(self._member("npz").tobytes())
         try:
-            if read_fingerprint(stored) != maps_fingerprint(page, targets):  # type: ignore[arg-type]
+            if read_fingerprint(stored) != maps_fingerprint(page, targets):
                 yield self._problem("npz", "maps drawn from other polygons, another size or by other code")
             elif recompute:
                 stored.seek(0)
-                pairs = zip(read_maps(stored)[1], targets(page).maps or (), strict=True)  # type: ignore[arg-type]
+                pairs = zip(read_maps(stored)[1], targets(page).maps or (), strict=True)
                 if not all(np.array_equal(left, right) for left, right in pairs):
                     yield self._problem("npz", "maps other than those drawn now")
         except MapError as error:

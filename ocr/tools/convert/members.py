@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -14,16 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError
-from ocr.formats.maps import NAMES
+from ocr.formats.maps import pack_maps
+from ocr.pipeline import metadata
 from ocr.pipeline.cut import Cut
 from ocr.pipeline.decode import Decode, read_header
 from ocr.pipeline.fingerprint import code_digest, digest, stages_digest
+from ocr.pipeline.metadata import ARRAYS
 from ocr.pipeline.page import FixedPart
 from ocr.pipeline.record import arrays_digest, to_record
-from ocr.pipeline.sample import Maps, Sample
+from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import Targets, maps_fingerprint
 from ocr.shards.index import ALLOWED, MAX_MEMBER_BYTES, RAW, READY
-from ocr.shards.source import ARRAYS
 
 IMAGE_EXTENSIONS = ALLOWED - {"json", "npz", "npy"}
 
@@ -81,9 +82,9 @@ def take_apart(recipe: Recipe, raw: Sample) -> Parts:
 def facts_of(recipe: Recipe, raw: Sample) -> dict[str, Any]:
     """What the JSON of a page says; of a ready one without the pixels, so that not all of it is known."""
     if recipe.kind == READY:
-        return _ready_facts(recipe.fixed_part.measure(raw))
+        return metadata.to_json(recipe.fixed_part.measure(raw))
     header = read_header(raw.encoded, raw.path, recipe.fixed_part.decode.max_pixels)
-    return _facts(raw, header.raw_size, header.orientation)
+    return metadata.source_to_json(replace(raw, raw_size=header.raw_size, orientation=header.orientation))
 
 
 def put_together(recipe: Recipe, pages: Sequence[Parts]) -> dict[str, bytes]:
@@ -123,22 +124,15 @@ def image_extension(filename: str) -> str:
     return extension
 
 
-def pack_maps(maps: Maps, fingerprint: str) -> bytes:
-    """The compressed file that `ocr.formats.maps` would write: 27 kB a page of 640x640."""
-    arrays = {name: array[None] for name, array in zip(NAMES, maps, strict=True)}
-    arrays["prob_map"] = arrays["prob_map"].astype(np.uint8)
-    stream = BytesIO()
-    np.savez_compressed(stream, fingerprint=np.array(fingerprint), **arrays)  # type: ignore[arg-type]
-    return stream.getvalue()
-
-
 def _raw_parts(recipe: Recipe, raw: Sample) -> Parts:
     blobs = {image_extension(raw.filename): raw.encoded}
     facts = facts_of(recipe, raw)
     if recipe.maps:
         page = recipe.targets(recipe.fixed_part.measure(raw))
         assert page.maps is not None
-        blobs["npz"] = pack_maps(page.maps, maps_fingerprint(page, recipe.targets))
+        stream = BytesIO()
+        pack_maps(stream, page.maps, maps_fingerprint(page, recipe.targets), compress=True)
+        blobs["npz"] = stream.getvalue()
     return Parts(facts, blobs, {})
 
 
@@ -150,31 +144,7 @@ def _ready_parts(recipe: Recipe, raw: Sample) -> Parts:
             "the normalisation at the end of the transforms"
         )
     record = to_record(recipe.targets(page), Cut(page=True, maps=True))
-    return Parts(_ready_facts(page) | {"arrays": arrays_digest(record.arrays)}, {}, record.arrays)
-
-
-def _ready_facts(page: Sample) -> dict[str, Any]:
-    return _facts(page, page.raw_size, page.orientation) | {
-        "inverse_matrix": page.inverse_matrix.astype(np.float64).reshape(-1).tolist(),
-        "shape": list(page.shape),
-        "polygon_frame": page.polygon_frame,
-        "recovered": page.recovered,
-        "dropped_polygons": page.dropped_polygons,
-    }
-
-
-def _facts(page: Sample, raw_size: tuple[int, int], orientation: int) -> dict[str, Any]:
-    polygons = page.polygons
-    return {
-        "filename": page.filename,
-        "annotated": page.annotated,
-        "polygons": [polygon.tolist() for polygon in polygons],
-        "ignore": polygons.ignore.tolist(),
-        "texts": list(polygons.texts),
-        "size": list(page.claimed_size) if page.claimed_size else None,
-        "raw_size": list(raw_size),
-        "orientation": orientation,
-    }
+    return Parts(metadata.to_json(page) | {"arrays": arrays_digest(record.arrays)}, {}, record.arrays)
 
 
 def _stack(pages: Sequence[Parts], name: str) -> NDArray[Any]:

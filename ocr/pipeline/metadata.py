@@ -1,0 +1,101 @@
+"""The schema of a stored sample: one list of arrays and fields, as bytes in the cache and as JSON in shards."""
+
+from __future__ import annotations
+
+import json
+import struct
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from ocr.geometry.polygons import Polygons
+from ocr.pipeline.sample import Maps, Sample
+
+ARRAYS = ("image", *Maps._fields)
+"""Names of the arrays of a sample, in the order in which they are stored."""
+FIELDS = ("shape", "raw_size", "orientation", "polygon_frame", "recovered", "dropped_polygons")
+"""Fields of a sample that JSON stores as they are; its pairs come back as lists."""
+_LENGTHS = struct.Struct("<III")
+
+
+def to_bytes(sample: Sample) -> bytes:
+    """All of a sample at the cut except its arrays; nothing is pickled."""
+    polygons = sample.polygons
+    fields = _fields(sample)
+    if any(text is not None for text in polygons.texts):
+        fields["texts"] = polygons.texts
+    # Half of a surrogate pair in a transcription is not valid UTF-8; escaped, it comes back as it was.
+    text = json.dumps(fields).encode("ascii")
+    arrays = (sample.inverse_matrix.astype(np.float64), polygons.vertices, polygons.offsets, polygons.ignore)
+    lengths = _LENGTHS.pack(len(polygons), len(polygons.vertices), len(text))
+    return b"".join([lengths, *(array.tobytes() for array in arrays), text])
+
+
+def from_bytes(data: bytes) -> dict[str, Any]:
+    """The fields of a sample that `to_bytes` stored."""
+    count, vertices, text = _LENGTHS.unpack_from(data)
+    ends = accumulate((_LENGTHS.size, 72, vertices * 8, (count + 1) * 4, count, text))
+    matrix, points, offsets, ignore, fields = (data[a:b] for a, b in pairwise(ends))
+    document = json.loads(fields)
+    polygons = Polygons(
+        np.frombuffer(points, np.float32).reshape(-1, 2),
+        np.frombuffer(offsets, np.int32),
+        np.frombuffer(ignore, np.bool_),
+        tuple(document.get("texts", ())),
+    )
+    inverse_matrix = np.frombuffer(matrix, np.float64).reshape(3, 3)
+    return _read_fields(document) | {"inverse_matrix": inverse_matrix, "polygons": polygons}
+
+
+def to_json(sample: Sample) -> dict[str, Any]:
+    """All of a sample at the cut except its arrays, as the JSON of a ready shard has it."""
+    inverse_matrix = sample.inverse_matrix.astype(np.float64).reshape(-1).tolist()
+    return source_to_json(sample) | _fields(sample) | {"inverse_matrix": inverse_matrix}
+
+
+def from_json(document: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a sample that `to_json` stored; KeyError, TypeError or ValueError if one is missing or wrong."""
+    inverse_matrix = np.array(document["inverse_matrix"], dtype=np.float64).reshape(3, 3)
+    return _read_fields(document) | {"inverse_matrix": inverse_matrix, "polygons": read_polygons(document)}
+
+
+def source_to_json(sample: Sample) -> dict[str, Any]:
+    """What is known about a page before it is decoded, as the JSON of a raw shard has it."""
+    polygons = sample.polygons
+    return {
+        "filename": sample.filename,
+        "annotated": sample.annotated,
+        "polygons": [polygon.tolist() for polygon in polygons],
+        "ignore": polygons.ignore.tolist(),
+        "texts": list(polygons.texts),
+        "size": list(sample.claimed_size) if sample.claimed_size else None,
+        "raw_size": list(sample.raw_size),
+        "orientation": sample.orientation,
+    }
+
+
+def read_polygons(document: dict[str, Any]) -> Polygons:
+    """The polygons in the JSON of a sample."""
+    polygons = document.get("polygons", [])
+    # All in one array: a page has a hundred polygons, and each array takes a microsecond.
+    points = np.array([point for polygon in polygons for point in polygon], dtype=np.float32).reshape(-1, 2)
+    offsets = np.zeros(len(polygons) + 1, dtype=np.int32)
+    np.cumsum([len(polygon) for polygon in polygons], out=offsets[1:])
+    ignore = np.array(document.get("ignore") or np.zeros(len(polygons)), dtype=np.bool_)
+    return Polygons(points, offsets, ignore, tuple(document.get("texts", ())))
+
+
+def read_claimed_size(document: dict[str, Any]) -> tuple[int, int] | None:
+    """The size that the annotation claims, in the JSON of a sample."""
+    size = document.get("size")
+    return (int(size[0]), int(size[1])) if size else None
+
+
+def _fields(sample: Sample) -> dict[str, Any]:
+    return {name: getattr(sample, name) for name in FIELDS}
+
+
+def _read_fields(document: dict[str, Any]) -> dict[str, Any]:
+    stored = {name: document[name] for name in FIELDS}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}

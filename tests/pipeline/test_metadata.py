@@ -1,0 +1,75 @@
+"""metadata: one schema of a stored sample, the same fields back from the bytes of a cache and the JSON of a shard."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ocr.geometry.polygons import Polygons
+from ocr.pipeline import metadata
+from ocr.pipeline.sample import Sample
+
+TRIANGLE = np.array([[0.1, 2], [30, 4], [5, 1e-3]], np.float32)
+SQUARE = np.array([[0, 0], [9, 0], [9, 9], [0, 9]], np.float32)
+POLYGONS = {
+    "none": Polygons.pack([]),
+    "two": Polygons.pack([TRIANGLE, SQUARE], [False, True]),
+    "with texts": Polygons.pack([TRIANGLE, SQUARE], [True, False], ["half a pair: \ud800", None]),
+}
+
+
+def sample_with(polygons: Polygons) -> Sample:
+    return Sample(
+        3,
+        "a/ü.jpg",
+        "/data/a/ü.jpg",
+        polygons,
+        annotated=False,
+        claimed_size=(40, 30),
+        inverse_matrix=np.array([[1 / 3, 0, 2], [0, 0.1, -4], [0, 0, 1]]),
+        shape=(30, 40),
+        raw_size=(40, 30),
+        orientation=6,
+        polygon_frame="raw",
+        recovered="damaged",
+        dropped_polygons=2,
+    )
+
+
+@pytest.mark.parametrize("polygons", POLYGONS.values(), ids=POLYGONS)
+@pytest.mark.parametrize("form", ["bytes", "json"])
+def test_every_field_comes_back_as_it_was(polygons, form):
+    sample = sample_with(polygons)
+    if form == "bytes":
+        fields = metadata.from_bytes(metadata.to_bytes(sample))
+    else:
+        fields = metadata.from_json(json.loads(json.dumps(metadata.to_json(sample))))
+    assert fields.keys() == {*metadata.FIELDS, "inverse_matrix", "polygons"}
+    for name in metadata.FIELDS:
+        assert fields[name] == getattr(sample, name)
+        assert type(fields[name]) is type(getattr(sample, name))
+    assert np.array_equal(fields["inverse_matrix"], sample.inverse_matrix)
+    found = fields["polygons"]
+    for name in ("vertices", "offsets", "ignore"):
+        expected = getattr(polygons, name)
+        assert np.array_equal(getattr(found, name), expected)
+        assert getattr(found, name).dtype == expected.dtype
+    assert found.texts == polygons.texts
+
+
+def test_a_raw_shard_stores_what_the_annotation_says():
+    sample = sample_with(POLYGONS["two"])
+    document = metadata.source_to_json(sample)
+    assert metadata.read_claimed_size(document) == (40, 30)
+    assert np.array_equal(metadata.read_polygons(document).vertices, sample.polygons.vertices)
+    assert metadata.to_json(sample).keys() == document.keys() | {*metadata.FIELDS, "inverse_matrix"}
+    assert metadata.read_claimed_size({}) is None
+    assert len(metadata.read_polygons({})) == 0
+
+
+@pytest.mark.parametrize("name", [*metadata.FIELDS, "inverse_matrix"])
+def test_a_missing_field_is_an_error(name):
+    document = metadata.to_json(sample_with(POLYGONS["two"]))
+    del document[name]
+    with pytest.raises(KeyError, match=name):
+        metadata.from_json(document)
