@@ -39,7 +39,7 @@ check: $(READY)  ## ruff and mypy --strict
 	$(BIN)/mypy
 
 docs: $(READY)  ## the documentation site, built strictly into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet, warnings are not counted and strict has no effect
 
 bench: $(READY)  ## the benchmarks: make bench DATA=DIR (default: synthetic pages)
 	$(BIN)/python benchmarks/maps.py $(if $(DATA),--data $(DATA))
