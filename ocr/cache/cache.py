@@ -109,7 +109,7 @@ class Cache:
         if known is not None and known[0] == data:
             return known[1]
         row = self._proven_row(store, index)
-        if isinstance(row, str) or row.place >= 0:
+        if isinstance(row, str) or row.offset >= 0:
             return None
         fields = metadata.from_bytes(store.metadata(index, row))
         sample = replace(self.source.entry(index), **fields, map_source="cached", cached="hit")
@@ -276,7 +276,7 @@ class Cache:
         self.root.mkdir(parents=True, exist_ok=True)
         dtype = str(record.arrays["image"].dtype) if self.cut.page else None
         layout = Layout(len(self.source), *record.size_hw, dtype, self.cut.maps)
-        about = {"dataset": self.source.place, "keeps": str(self.cut), "stages": self.stages, "created": time.time()}
+        about = {"dataset": self.source.location, "keeps": str(self.cut), "stages": self.stages, "created": time.time()}
         self._store = Store.create(self._candidate, layout, about)
         return self._store
 

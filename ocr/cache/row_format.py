@@ -28,7 +28,7 @@ class Row(NamedTuple):
     height: int
     width: int
     metadata_bytes: int
-    place: int
+    offset: int
     """-1: in the slots of its columns; otherwise the offset of all its arrays, one after the other."""
     content: bytes
     annotation: bytes
@@ -47,8 +47,8 @@ class Row(NamedTuple):
             return None
         if _CRC.unpack_from(data, _ROW.size) != (zlib.crc32(data[: _ROW.size]),):
             return None
-        _, height, width, metadata_bytes, place, content, annotation, checksum, *signature = _ROW.unpack_from(data)
-        return cls(height, width, metadata_bytes, place, content, annotation, checksum, Signature(*signature))
+        _, height, width, metadata_bytes, offset, content, annotation, checksum, *signature = _ROW.unpack_from(data)
+        return cls(height, width, metadata_bytes, offset, content, annotation, checksum, Signature(*signature))
 
 
 class Array(NamedTuple):

@@ -127,13 +127,13 @@ class Store:
     def read(self, index: int, row: Row) -> Record | None:
         """Read-only views of a sample; None where its row cannot be right."""
         kept = self.layout.arrays(row.height, row.width)
-        if row.place < 0:
+        if row.offset < 0:
             if (row.height, row.width) != (self.layout.height, self.layout.width):
                 return None
             starts = [self._slot(name, index) for name in (*kept, "metadata")]
         else:
             sizes = [array.nbytes for array in kept.values()]
-            starts = [row.place + sum(sizes[:n]) for n in range(len(sizes) + 1)]
+            starts = [row.offset + sum(sizes[:n]) for n in range(len(sizes) + 1)]
         if not self._covers(starts[-1] + row.metadata_bytes):
             return None
         arrays = {

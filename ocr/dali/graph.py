@@ -254,6 +254,6 @@ def _refuse_dataset(dataset: Any) -> None:
         )
     if getattr(dataset.source, "is_ready", False):
         raise ConfigError(
-            f"use_dali=true, but the samples of {dataset.source.place} are decoded already. Read raw shards, or set "
+            f"use_dali=true, but the samples of {dataset.source.location} are decoded already. Read raw shards, or set "
             "use_dali=false"
         )

@@ -195,7 +195,7 @@ class PageDataset(Dataset[Item | None]):
     def __repr__(self) -> str:
         path = ["source", repr(self.decode), repr(self.transform), repr(self.draw_maps), "batch"]
         kind = type(self).__name__
-        return f"{kind}({len(self)} pages of {self.source.place}, cache {self.cut}): {' -> '.join(path)}"
+        return f"{kind}({len(self)} pages of {self.source.location}, cache {self.cut}): {' -> '.join(path)}"
 
     def _augmented(self, index: int) -> Sample:
         """A page after the random stages; its maps are there only if they were cached and still fit."""

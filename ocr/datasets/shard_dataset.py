@@ -49,6 +49,6 @@ class ShardDataset(PageDataset):
         if index.stages != stages_digest(mine):
             path = " -> ".join(map(repr, mine))
             raise ConfigError(
-                f"tar_path: the ready samples of {self.source.place} were made by other stages, parameters, code or "
+                f"tar_path: the ready samples of {self.source.location} were made by other stages, parameters, code or "
                 f"libraries than these: {path}. Convert anew, or read raw shards"
             )

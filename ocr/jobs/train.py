@@ -54,7 +54,7 @@ def test(config: DictConfig, console: Console) -> dict[str, float]:
     trainer.test(module, datamodule=data, verbose=False)
     scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
     if trainer.is_global_zero:
-        table = Table(title=f"{config.checkpoint_path} on {data.dataset('test').source.place}", title_justify="left")
+        table = Table(title=f"{config.checkpoint_path} on {data.dataset('test').source.location}", title_justify="left")
         table.add_column("score")
         table.add_column("value", justify="right")
         for name, value in scores.items():

@@ -51,7 +51,7 @@ def file_signature(path: str | os.PathLike[str]) -> Signature | None:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of a page before its file is read."""
+    """What is known about a page before its file is read."""
 
     filename: str
     polygons: Polygons
@@ -62,8 +62,8 @@ class Source(Protocol):
     """Where pages come from: a folder, tar shards."""
 
     @property
-    def place(self) -> str:
-        """What to call it in messages."""
+    def location(self) -> str:
+        """The folder or shards, as messages name them."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -71,45 +71,45 @@ class Source(Protocol):
 
     @property
     def annotated(self) -> bool:
-        """Whether anybody has looked for text."""
+        """Whether there is an annotation."""
 
     @property
     def skipped(self) -> dict[str, str]:
-        """File name and reason of each page that was left out from the start."""
+        """File name of each page that was left out when the source was opened, and why."""
 
     def __len__(self) -> int: ...
 
     def number(self, index: int) -> int:
-        """What randomness goes by: the place of a page among all pages, of which these may be a part."""
+        """The number of a page among all pages of the dataset, of which these may be a part; it seeds randomness."""
 
     def entry(self, index: int) -> Sample:
-        """What is known of a page without reading its image."""
+        """What is known about a page without reading its image."""
 
     def read(self, index: int) -> Sample:
         """One page as it is stored."""
 
     def signature(self, index: int) -> Signature | None:
-        """Tells, without reading it, whether an image is still the same; None where it is gone."""
+        """Changes if the image changes, and is known without reading it; None if the image is gone."""
 
     def annotation_digest(self, index: int) -> bytes:
-        """Digest of all that the annotation says of a page."""
+        """Digest of everything that the annotation says about a page."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FolderSource:
-    """The pages of one split, in the order of the annotation (of the names, where there is none)."""
+    """The pages of one split, in the order of the annotation, or sorted by name if there is none."""
 
     folder: Path
     entries: tuple[Entry, ...]
     annotated: bool
     skipped: dict[str, str]
-    """File name and reason of each page that was left out when the annotation was read."""
+    """File name of each page that was left out when the annotation was read, and why."""
 
     def __len__(self) -> int:
         return len(self.entries)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return str(self.folder.resolve())
 
     @property
@@ -117,11 +117,11 @@ class FolderSource:
         return [entry.filename for entry in self.entries]
 
     def number(self, index: int) -> int:
-        """All pages are here."""
+        """The index itself: all pages are here."""
         return index
 
     def read(self, index: int) -> Sample:
-        """One page as it lies on disk."""
+        """One page as it is on disk."""
         page = self.entry(index)
         try:
             with open(page.path, "rb") as stream:
@@ -132,7 +132,7 @@ class FolderSource:
             ) from error
 
     def entry(self, index: int) -> Sample:
-        """What is known of a page without reading its file."""
+        """What is known about a page without reading its file."""
         entry = self.entries[index]
         return Sample(
             index=index,
@@ -153,7 +153,7 @@ class FolderSource:
 
 
 def annotation_digest(polygons: Polygons, claimed_size: tuple[int, int] | None, annotated: bool) -> bytes:
-    """Digest of all that an annotation says of a page, whatever it is stored in."""
+    """Digest of everything that an annotation says about a page; the same for folders and shards."""
     arrays = (polygons.vertices, polygons.offsets, polygons.ignore)
     words = repr((polygons.texts, claimed_size, annotated))
     return bytes.fromhex(digest(*(array.tobytes() for array in arrays), words))

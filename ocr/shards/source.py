@@ -53,7 +53,7 @@ class ShardSource:
         return len(self.index.samples)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         more = f" and {len(self.urls) - 1} more" if len(self.urls) > 1 else ""
         return f"{self.urls[0]}{more}"
 

@@ -78,8 +78,8 @@ def test_a_flipped_bit_behind_the_columns_costs_its_own_sample_only(pages, folde
     for seed in range(10):
         row = Store(folder).row(PAGES - 1)
         assert row is not None
-        assert row.place >= Store(folder).layout.end()
-        flip(folder / "data", 8 * row.place + random.Random(seed).randrange(8 * (90_000 + row.metadata_bytes)))
+        assert row.offset >= Store(folder).layout.end()
+        flip(folder / "data", 8 * row.offset + random.Random(seed).randrange(8 * (90_000 + row.metadata_bytes)))
         assert read_right(pages, folder.parent, expected) == (PAGES - 1, 0, 1)
         assert read_right(pages, folder.parent, expected) == (PAGES, 0, 0)
 

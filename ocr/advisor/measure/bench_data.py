@@ -53,7 +53,7 @@ def link_pages(config: DictConfig, split: str, count: int, root: Path) -> Places
     source = build_dataset(config, split).source
     names = list(source.names)
     if not names:
-        raise DataError(f"{source.place} has no pages to read")
+        raise DataError(f"{source.location} has no pages to read")
     chosen = np.unique(np.linspace(0, len(names) - 1, min(count or len(names), len(names))).astype(int)).tolist()
     images = root / "images" / split
     for name in (names[number] for number in chosen):
@@ -62,7 +62,7 @@ def link_pages(config: DictConfig, split: str, count: int, root: Path) -> Places
         link.symlink_to(target)
         target.read_bytes()
     annotation = _write_annotation(config, split, [names[number] for number in chosen], root)
-    return Places(root, source.place, images, annotation, len(chosen), len(names))
+    return Places(root, source.location, images, annotation, len(chosen), len(names))
 
 
 def _write_annotation(config: DictConfig, split: str, names: list[str], root: Path) -> Path | None:

@@ -121,7 +121,7 @@ def profile(
         tick("model")
         path = DataPath(dataset, device, engine)
         stages += model.measure([path.run_batch(batch, 0) for batch in batches[:2]])
-    return Profile(str(dataset.source.place), sum(map(len, batches)), stages, whole, sizes)
+    return Profile(str(dataset.source.location), sum(map(len, batches)), stages, whole, sizes)
 
 
 def measure_stages(
@@ -178,5 +178,5 @@ def _warm_up(dataset: Any, device: torch.device, engine: str, batch_size: int, c
             if dataset.on_bad_sample == "raise":
                 raise
     if not readable:
-        raise DataError(f"{dataset.source.place}: none of {count} pages can be read. Look at them with `ocr doctor`")
+        raise DataError(f"{dataset.source.location}: none of {count} pages can be read. Look at them with `ocr doctor`")
     return [readable[first : first + batch_size] for first in range(0, len(readable), batch_size)]

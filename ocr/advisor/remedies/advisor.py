@@ -95,7 +95,7 @@ class Advisor:
         remedies += combine([remedy for remedy in remedies if not remedy.command], present)
         remedies.sort(key=lambda remedy: (-round(remedy.gain, 2), len(remedy.overrides)))
         advice = Advice(
-            str(self.shop.plain.source.place),
+            str(self.shop.plain.source.location),
             self.pages,
             self.batch_size,
             self.workers,
