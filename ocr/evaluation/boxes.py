@@ -101,17 +101,17 @@ class BoxesFromMap:
         self, prob_map_hw: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
         marks = _own_marks(*prob_map_hw.shape)
-        if not binarize(prob_map_hw, self.thresh, marks):
+        if not binarize(prob_map_hw, float(self.thresh), marks):
             raise ValueError(
                 "boxes: the probability map has NaN or infinite values, so the model's weights or its input have them "
                 "too. Look for the first bad loss of the training, or try trainer.precision=32-true"
             )
         points, starts = trace_outlines(marks)
         unclipped = polygons_from_outlines if self.use_polygon else quads_from_outlines
-        boxes: tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]] = unclipped(
-            prob_map_hw, points, starts, self.box_thresh, self.unclip_ratio, self.min_size
+        # As floats: another kernel would be compiled for integers.
+        return unclipped(
+            prob_map_hw, points, starts, float(self.box_thresh), float(self.unclip_ratio), float(self.min_size)
         )
-        return boxes
 
 
 class BoxPool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ocr.geometry.kernels.letters import common_indices
 
 
 def count_read_letters(
@@ -57,31 +58,8 @@ def common_letters(a: str, b: str) -> str:
     """
     if not a or not b:
         return ""
-    return "".join(a[index] for index in _common_indices(_codes(a), _codes(b)).tolist())
+    return "".join(a[index] for index in common_indices(_codes(a), _codes(b)).tolist())
 
 
 def _codes(text: str) -> NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-
-
-@njit(nogil=True, cache=True)
-def _common_indices(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Indices into `a`. Of several longest subsequences it is the published one: equal letters first, then left."""
-    lengths = np.zeros((len(a) + 1, len(b) + 1), np.int64)
-    for i in range(len(a)):
-        for j in range(len(b)):
-            if a[i] == b[j]:
-                lengths[i + 1, j + 1] = lengths[i, j] + 1
-            else:
-                lengths[i + 1, j + 1] = max(lengths[i, j + 1], lengths[i + 1, j])
-    i, j = len(a), len(b)
-    found = np.empty(lengths[i, j], np.int64)
-    while i > 0 and j > 0:
-        if a[i - 1] == b[j - 1]:
-            i, j = i - 1, j - 1
-            found[lengths[i, j]] = i
-        elif lengths[i - 1, j] > lengths[i, j - 1]:
-            i -= 1
-        else:
-            j -= 1
-    return found

@@ -81,9 +81,8 @@ class Targets(FixedStage):
             else:
                 left_out[p] = True
         distances[left_out] = 0
-        raise_border_band(
-            polygons.vertices, polygons.offsets, distances, self.thresh_min, self.thresh_max, maps.thresh_map
-        )
+        low, high = float(self.thresh_min), float(self.thresh_max)
+        raise_border_band(polygons.vertices, polygons.offsets, distances, low, high, maps.thresh_map)
         maps.thresh_mask[:] |= maps.thresh_map > np.float32(self.thresh_min)
         prob_fill = maps.prob_mask.view(np.uint8)
         for p in np.flatnonzero(left_out):

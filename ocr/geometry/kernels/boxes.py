@@ -1,13 +1,9 @@
-"""The compiled loop over the outlines of a map: thin out, score, unclip, measure. It never holds the GIL.
-
-Numba looks only at this file when it asks whether its cache is fresh: after a change to the kernels of `ocr/geometry`
-that are called here, touch it.
-"""
+"""The compiled loop over the outlines of a map: thin out, score, unclip, measure."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ocr.geometry.kernels.compiled import compiled
 from ocr.geometry.kernels.fill import mean_inside
 from ocr.geometry.kernels.offset import grow
 from ocr.geometry.kernels.outlines import approximate, area_and_length
@@ -21,7 +17,7 @@ _UNCLIPPED_MARGIN = 2
 _ALMOST_WHOLE = 1e-4
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def polygons_from_outlines(
     prob_map: NDArray[np.float32],
     points: NDArray[np.int32],
@@ -57,7 +53,7 @@ def polygons_from_outlines(
     return vertices[: offsets[kept]], offsets[: kept + 1], scores[:kept]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def quads_from_outlines(
     prob_map: NDArray[np.float32],
     points: NDArray[np.int32],

@@ -1,14 +1,15 @@
 """Pixels inside a polygon: the mean of a map over what `cv2.fillPoly` would paint, without a mask of the page."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ocr.geometry.kernels.compiled import compiled
 
 # The painter's fixed point: 16 bits behind the point.
 _SHIFT = 16
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def mean_inside(prob_map: NDArray[np.float32], polygon: NDArray[np.int32]) -> float:
     """Mean of the map inside the polygon and on its outline, as far as it lies on the map; 0 if none of it does."""
     height, width = prob_map.shape
@@ -37,7 +38,7 @@ def mean_inside(prob_map: NDArray[np.float32], polygon: NDArray[np.int32]) -> fl
     return total / count
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _draw_line(mask, ax, ay, bx, by):  # type: ignore[no-untyped-def]
     """Bresenham's line, from left to right."""
     if bx < ax:
@@ -58,7 +59,7 @@ def _draw_line(mask, ax, ay, bx, by):  # type: ignore[no-untyped-def]
             x, y = x + 1, y + (down if aside else 0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _add_crossings(crossings, counts, ax, ay, bx, by):  # type: ignore[no-untyped-def]
     """Where a side crosses each row, its lower end left out."""
     if by < ay:
@@ -76,7 +77,7 @@ def _add_crossings(crossings, counts, ax, ay, bx, by):  # type: ignore[no-untype
         at += slope
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _fill_rows(mask, crossings, counts):  # type: ignore[no-untyped-def]
     for y in range(len(mask)):
         row = crossings[y]

@@ -3,11 +3,12 @@
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ocr.geometry.kernels.compiled import compiled
 
-@njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"}, error_model="numpy")
+
+@compiled(fastmath={"nsz", "arcp", "contract", "reassoc"})
 def raise_border_band(
     vertices: NDArray[np.float32],
     offsets: NDArray[np.int32],
@@ -54,7 +55,7 @@ def raise_border_band(
                 )  # fmt: skip
 
 
-@njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"}, error_model="numpy", inline="always")
+@compiled(fastmath={"nsz", "arcp", "contract", "reassoc"}, inline="always")
 def _raise_row(  # type: ignore[no-untyped-def]
     map_row, start, stop, ax, bx, from_ay, from_by, dx, dy, square_length, reach, low, high
 ) -> None:
@@ -74,7 +75,7 @@ def _raise_row(  # type: ignore[no-untyped-def]
         map_row[x] = max(map_row[x], peak - np.sqrt(square) * slope)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def normalize_to_chw(
     image_hwc: NDArray[np.uint8],
     mean: NDArray[np.float32],
@@ -90,7 +91,7 @@ def normalize_to_chw(
                 out_chw[c, y, x] = (np.float32(image_hwc[y, x, c]) - m) * f
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def fill_upright_boxes(
     whole: NDArray[np.int32],
     offsets: NDArray[np.int32],
@@ -128,13 +129,13 @@ def fill_upright_boxes(
     return drawn
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@compiled(inline="always")
 def _unit(length: int) -> float:
     # Clipper's normal of a side, which for 49 pixels is a little under 1: enough to round a half the other way.
     return abs(length) * (1.0 / abs(length))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@compiled(inline="always")
 def _round(value: float) -> int:
     # Clipper's rounding: halves away from zero.
     return math.floor(value + 0.5) if value >= 0 else math.ceil(value - 0.5)

@@ -3,8 +3,9 @@
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ocr.geometry.kernels.compiled import compiled
 
 # How far a chord may fall short of its arc, in pixels: clipper's default.
 _ARC_TOLERANCE = 0.25
@@ -14,7 +15,7 @@ _IRREGULAR = 1e-4
 _HALF_UP = 1e-3
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def grow(polygon: NDArray[np.int32], distance: float) -> NDArray[np.int32]:
     """The outer outline of all points within `distance` of a polygon; empty if the polygon has no area.
 
@@ -34,7 +35,7 @@ def grow(polygon: NDArray[np.int32], distance: float) -> NDArray[np.int32]:
     return outline
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _twice_area(corners):  # type: ignore[no-untyped-def]
     total = 0
     for i in range(len(corners)):
@@ -43,7 +44,7 @@ def _twice_area(corners):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _without_repeats(points):  # type: ignore[no-untyped-def]
     """The points without those that repeat the one before."""
     out = np.empty_like(points)
@@ -57,7 +58,7 @@ def _without_repeats(points):  # type: ignore[no-untyped-def]
     return out[:count]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _without_collinear(points):  # type: ignore[no-untyped-def]
     """The points without those on the line between their neighbours; in place."""
     count, before = len(points), len(points) + 1
@@ -76,18 +77,18 @@ def _without_collinear(points):  # type: ignore[no-untyped-def]
     return points[:count]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _round(value: float) -> int:
     # Clipper's rounding: halves away from zero.
     return math.floor(value + 0.5) if value >= 0 else math.ceil(value - 0.5)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _put(points, at, x, y):  # type: ignore[no-untyped-def]
     points[at, 0], points[at, 1] = _round(x), _round(y)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _offset_curve(corners, distance):  # type: ignore[no-untyped-def]
     """Every side moved out, joined by arcs, and led through the corner itself in a bay; and whether there is a bay.
 
@@ -129,7 +130,7 @@ def _offset_curve(corners, distance):  # type: ignore[no-untyped-def]
     return out[:used], bays
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _normals(corners):  # type: ignore[no-untyped-def]
     """The unit normal to the right of each side."""
     normals = np.empty((len(corners), 2))
@@ -141,7 +142,7 @@ def _normals(corners):  # type: ignore[no-untyped-def]
     return normals
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _outer_face(curve):  # type: ignore[no-untyped-def]
     """The outline of what a closed curve encloses: walk along it, and turn to the outside at every crossing.
 
@@ -183,7 +184,7 @@ def _outer_face(curve):  # type: ignore[no-untyped-def]
     return curve
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _irregular(curve):  # type: ignore[no-untyped-def]
     points = np.empty((len(curve), 2))
     state = 12345
@@ -194,7 +195,7 @@ def _irregular(curve):  # type: ignore[no-untyped-def]
     return points
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _bounds(points):  # type: ignore[no-untyped-def]
     """Smallest and largest x, smallest and largest y of each side, a row each."""
     count = len(points)
@@ -206,7 +207,7 @@ def _bounds(points):  # type: ignore[no-untyped-def]
     return bounds
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _first_crossing(points, bounds, near, side, crossed, x, y, dx, dy):  # type: ignore[no-untyped-def]
     """The nearest crossing of the way from (x, y) with a side: how far along, and which side; -1 if there is none."""
     count = len(points)
@@ -231,7 +232,7 @@ def _first_crossing(points, bounds, near, side, crossed, x, y, dx, dy):  # type:
     return nearest, hit
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _mark_near(bounds, near, left, right, top, bottom):  # type: ignore[no-untyped-def]
     x_low, x_high, y_low, y_high = bounds[0], bounds[1], bounds[2], bounds[3]
     # Coordinates are rounded to float32 here: a hundredth of a pixel more is enough on maps of 65,536 pixels.

@@ -3,8 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ocr.geometry.kernels.compiled import compiled
 
 # East, then counterclockwise on the screen.
 _STEP_X = np.array([1, 1, 0, -1, -1, -1, 0, 1], dtype=np.int64)
@@ -18,7 +19,7 @@ def blank_marks(height: int, width: int) -> NDArray[np.int8]:
     return np.zeros((height + 2, (width + 2 + 7) // 8 * 8), dtype=np.int8)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz"})
+@compiled(fastmath={"reassoc", "nsz"})
 def binarize(prob_map: NDArray[np.float32], thresh: float, marks: NDArray[np.int8]) -> bool:
     """Mark what is above `thresh`; false if there is a NaN. The marks are given: new memory takes six times as long."""
     height, width = prob_map.shape
@@ -32,7 +33,7 @@ def binarize(prob_map: NDArray[np.float32], thresh: float, marks: NDArray[np.int
     return bool(total == total)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def trace_outlines(marks_hw: NDArray[np.int8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Outer outlines of all blobs, packed, top to bottom: the points of `cv2.findContours` (CHAIN_APPROX_SIMPLE).
 
@@ -67,7 +68,7 @@ def trace_outlines(marks_hw: NDArray[np.int8]) -> tuple[NDArray[np.int32], NDArr
     return points[:used], offsets[: count + 1]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _walk_border(  # type: ignore[no-untyped-def]
     marks, stride, start, outer, points, used
 ) -> tuple[NDArray[np.int32], int]:
@@ -108,14 +109,14 @@ def _walk_border(  # type: ignore[no-untyped-def]
         here, heading = following, (heading + 4) & 7
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _with_room(points, needed):  # type: ignore[no-untyped-def]
     if needed <= len(points):
         return points
     return np.concatenate((points, np.empty_like(points)))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def area_and_length(points: NDArray[Any]) -> tuple[float, float]:
     """Signed area (positive from x to y) and length of a closed outline."""
     area, length = 0.0, 0.0
@@ -128,7 +129,7 @@ def area_and_length(points: NDArray[Any]) -> tuple[float, float]:
     return area / 2, length
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def approximate(outline: NDArray[np.int32], tolerance: float) -> NDArray[np.int32]:
     """The outline with fewer points, none further than `tolerance` away: `cv2.approxPolyDP` of a closed curve."""
     count = len(outline)
@@ -157,7 +158,7 @@ def approximate(outline: NDArray[np.int32], tolerance: float) -> NDArray[np.int3
     return thinned
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _far_ends(outline):  # type: ignore[no-untyped-def]
     """Two points far apart, each the farthest from the one before, and their squared distance."""
     near, far, reach = 0, 0, 0
@@ -172,7 +173,7 @@ def _far_ends(outline):  # type: ignore[no-untyped-def]
     return near, far, reach
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _farthest(outline, first, last, square):  # type: ignore[no-untyped-def]
     """The point between two others that is farthest from their segment; -1 if none is beyond the tolerance."""
     ax, ay = float(outline[first, 0]), float(outline[first, 1])
@@ -196,7 +197,7 @@ def _farthest(outline, first, last, square):  # type: ignore[no-untyped-def]
     return farthest
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _without_straight(points, square):  # type: ignore[no-untyped-def]
     """Drop points that lie almost on the slanted line between their neighbours; in place."""
     count = len(points)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from ocr.geometry.kernels.compiled import compiled
 from ocr.geometry.polygons import Polygons
 
 Shapes = Polygons | NDArray[Any] | Sequence[ArrayLike]
@@ -92,7 +92,7 @@ def _checked(vertices: NDArray[Any], starts: NDArray[np.int64], name: str) -> Ri
     return Rings(vertices, starts)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def touching_pairs(bounds_a: NDArray[np.float64], bounds_b: NDArray[np.float64]) -> NDArray[np.int64]:
     """(K, 2) indices of the bounding boxes that overlap or touch, ordered by the first, then the second."""
     pairs = np.empty((max(16, 4 * (len(bounds_a) + len(bounds_b))), 2), np.int64)
@@ -109,7 +109,7 @@ def touching_pairs(bounds_a: NDArray[np.float64], bounds_b: NDArray[np.float64])
     return pairs[:count].copy()
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def ring_areas(vertices: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Area of each ring; a self-crossing one counts by the even-odd rule, as its overlaps do."""
     areas = np.empty(len(starts) - 1)
@@ -121,7 +121,7 @@ def ring_areas(vertices: NDArray[np.float64], starts: NDArray[np.int64]) -> NDAr
     return areas
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def shared_areas(
     a: NDArray[np.float64],
     a_starts: NDArray[np.int64],
@@ -152,7 +152,7 @@ def shared_areas(
     return areas
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _add_edges(vertices, first, last, owner, edges, owners, count):  # type: ignore[no-untyped-def]
     """Append a ring's edges as (x, y, x, y) with the smaller y first; level edges bound no area in a slab."""
     for i in range(first, last):
@@ -167,7 +167,7 @@ def _add_edges(vertices, first, last, owner, edges, owners, count):  # type: ign
     return count
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _region_area(edges, owners, inner, rings):  # type: ignore[no-untyped-def]
     """Area inside all of the first `inner` rings and outside all others."""
     low, high = -np.inf, np.inf
@@ -192,7 +192,7 @@ def _region_area(edges, owners, inner, rings):  # type: ignore[no-untyped-def]
     return area
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _slab_levels(edges, low, high):  # type: ignore[no-untyped-def]
     """Sorted y of all vertices and crossings between `low` and `high`; no two edges cross between two of them."""
     size = len(edges)
@@ -216,13 +216,13 @@ def _slab_levels(edges, low, high):  # type: ignore[no-untyped-def]
     return np.sort(levels[:count])
 
 
-@njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def _x_at(edges, e, y):  # type: ignore[no-untyped-def]
     share = (y - edges[e, 1]) / (edges[e, 3] - edges[e, 1])
     return edges[e, 0] + share * (edges[e, 2] - edges[e, 0])
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _sort_crossings(edges, y, order, crossings):  # type: ignore[no-untyped-def]
     """Edges that cross the level y, from left to right."""
     count = 0
@@ -239,7 +239,7 @@ def _sort_crossings(edges, y, order, crossings):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _inner_width(order, crossings, owners, inner, inside):  # type: ignore[no-untyped-def]
     """Length of the level that lies inside the first `inner` rings and outside all others."""
     inside[:] = False
@@ -257,7 +257,7 @@ def _inner_width(order, crossings, owners, inner, inside):  # type: ignore[no-un
     return width
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def covered_points(
     rings: NDArray[np.float64],
     ring_starts: NDArray[np.int64],
@@ -279,7 +279,7 @@ def covered_points(
     return hits
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _is_inside(vertices, first, last, x, y):  # type: ignore[no-untyped-def]
     inside, before = False, last - 1
     for v in range(first, last):

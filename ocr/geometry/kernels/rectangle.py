@@ -3,13 +3,14 @@
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ocr.geometry.kernels.compiled import compiled
 
 _SAME_AREA = 1e-9
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def smallest_rectangle(points: NDArray[np.int32]) -> tuple[NDArray[np.float64], float]:
     """Corners (4, 2) of the rectangle of least area, from the top left clockwise, and its shorter side.
 
@@ -43,7 +44,7 @@ def smallest_rectangle(points: NDArray[np.int32]) -> tuple[NDArray[np.float64], 
     return _from_top_left(corners), min(high_u - low_u, high_v - low_v)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _extents(hull, dx, dy):  # type: ignore[no-untyped-def]
     """Smallest and largest coordinate along a direction and across it."""
     u_first, u_last, v_first, v_last = np.inf, -np.inf, np.inf, -np.inf
@@ -53,7 +54,7 @@ def _extents(hull, dx, dy):  # type: ignore[no-untyped-def]
     return u_first, u_last, v_first, v_last
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _convex_hull(points):  # type: ignore[no-untyped-def]
     """Corners of the convex hull, seen from the first point, by wrapping: outlines have few of them."""
     count = len(points)
@@ -80,7 +81,7 @@ def _convex_hull(points):  # type: ignore[no-untyped-def]
     return hull[:used]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _from_top_left(corners):  # type: ignore[no-untyped-def]
     """The corners, which run clockwise on the screen, beginning with the one nearest to the top left."""
     first = 0

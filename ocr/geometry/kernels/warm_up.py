@@ -1,0 +1,139 @@
+"""Compile all kernels ahead of their first use, once per machine and where a person sees it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import product
+from typing import Any
+
+from numba import config, types
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ocr.geometry.kernels import boxes, letters, maps, outlines, overlap
+from ocr.geometry.kernels.compiled import KernelCache
+from ocr.system import usable_cores
+
+Entry = tuple[Any, tuple[Any, ...]]
+"""A kernel that is called from Python, and the types of its arguments."""
+
+
+def warm_up(show: bool = True) -> None:
+    """Load all kernels; those that this machine has not compiled yet are compiled first, in parallel."""
+    if config.DISABLE_JIT:
+        return
+    if any(signature not in kernel.overloads for kernel, signature in ENTRIES):
+        with _one_process_at_a_time():
+            _compile([entry for entry in ENTRIES if not _is_kept(entry)], show)
+    for kernel, signature in ENTRIES:
+        kernel.compile(signature)
+
+
+def _compile(missing: list[Entry], show: bool) -> None:
+    if not missing:
+        return
+    kept_on_disk = isinstance(missing[0][0]._cache, KernelCache)
+    text = f"compiling {len(missing)} kernels, " + (
+        "once per machine" if kept_on_disk else "at every start: no cache folder can be written to, set NUMBA_CACHE_DIR"
+    )
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not show) as progress:
+        task = progress.add_task(text, total=len(missing))
+        for _ in _in_processes(missing) if kept_on_disk else _here(missing):
+            progress.advance(task)
+
+
+def _in_processes(missing: list[Entry]) -> Iterator[None]:
+    """One step per kernel. Numba compiles under a global lock, so threads would not help."""
+    # Half of the time goes into the boxes, whose kernels share their callees: they stay in one process.
+    shares = [[entry for entry in missing if (entry[0] in BOXES) == in_boxes] for in_boxes in (True, False)]
+    if usable_cores() == 1:
+        shares = [missing]
+    read_end, write_end = os.pipe()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    processes = []
+    for share in filter(None, shares):
+        command = [sys.executable, "-m", __name__, *(str(ENTRIES.index(entry)) for entry in share)]
+        # Whatever a child cannot compile is compiled by this process when it loads the kernels.
+        with suppress(OSError):
+            processes.append(subprocess.Popen(command, stdout=write_end, stderr=subprocess.DEVNULL, env=environment))
+    os.close(write_end)
+    with open(read_end, encoding="ascii") as finished:
+        for _ in finished:
+            yield
+    for process in processes:
+        process.wait()
+
+
+def _here(entries: Sequence[Entry]) -> Iterator[None]:
+    for kernel, signature in entries:
+        kernel.compile(signature)
+        yield
+
+
+def _is_kept(entry: Entry) -> bool:
+    kernel, signature = entry
+    return isinstance(kernel._cache, KernelCache) and kernel._cache.holds(signature, kernel.targetctx.codegen())
+
+
+@contextmanager
+def _one_process_at_a_time() -> Iterator[None]:
+    """Ranks that start together compile once: the others wait, and load."""
+    folder = ENTRIES[0][0]._cache.cache_path
+    if folder is None:
+        yield
+        return
+    with open(os.path.join(folder, "compile.lock"), "wb") as lock:
+        # Not every file system has locks. Without one, kernels are compiled twice, and kept correctly.
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _array(dtype: Any, dimensions: int, layout: str = "C", readonly: bool = False) -> Any:
+    return types.Array(dtype, dimensions, layout, readonly=readonly)
+
+
+def _entries() -> list[Entry]:
+    f4, f8, i4, i8 = types.float32, types.float64, types.int32, types.int64
+    page, points, rings, starts = _array(f4, 2), _array(i4, 2), _array(f8, 2), _array(i8, 1)
+    pairs, areas, three = _array(i8, 2), _array(f8, 1), _array(f4, 1)
+    mask, flags, marks = _array(types.boolean, 2), _array(types.boolean, 1), _array(types.int8, 2)
+    text = _array(types.uint32, 1, readonly=True)
+    entries: list[Entry] = [
+        (boxes.polygons_from_outlines, (page, points, starts, f8, f8, f8)),
+        (boxes.quads_from_outlines, (page, points, starts, f8, f8, f8)),
+        (outlines.binarize, (page, f8, marks)),
+        (outlines.trace_outlines, (marks,)),
+        (overlap.touching_pairs, (rings, rings)),
+        (overlap.ring_areas, (rings, starts)),
+        (overlap.shared_areas, (rings, starts, rings, starts, pairs, starts, starts)),
+        (overlap.covered_points, (rings, starts, rings, starts, pairs, starts)),
+        (letters.common_indices, (text, text)),
+    ]
+    # Pages and polygons from a cache are read-only; pages of a batch in CHW order are seen as strided HWC.
+    for layout, readonly in product("CA", (False, True)):
+        image = _array(types.uint8, 3, layout, readonly)
+        entries.append((maps.normalize_to_chw, (image, three, three, _array(f4, 3))))
+    for readonly in (False, True):
+        offsets = _array(i4, 1, readonly=readonly)
+        entries.append((maps.fill_upright_boxes, (points, offsets, areas, flags, page, mask)))
+        vertices = _array(f4, 2, readonly=readonly)
+        entries.append((maps.raise_border_band, (vertices, offsets, areas, f8, f8, page)))
+    entries.append((maps.raise_border_band, (page, _array(i4, 1, readonly=True), areas, f8, f8, page)))
+    return entries
+
+
+ENTRIES = _entries()
+BOXES = (boxes.polygons_from_outlines, boxes.quads_from_outlines)
+
+if __name__ == "__main__":
+    for index in sys.argv[1:]:
+        kernel, signature = ENTRIES[int(index)]
+        kernel.compile(signature)
+        print(index, flush=True)
