@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from ocr.advisor.commands.profile import profile as command
 from ocr.advisor.commands.standalone import make_app
 from ocr.advisor.measure.profile import Profile, Settings, measure_stages, profile
-from ocr.advisor.measure.stage_timing import DATA_KINDS
+from ocr.advisor.measure.stage_timing import DATA_KINDS, Call, Figures, Step
 from ocr.advisor.report.result_file import read_result
 from ocr.datasets import DBTransforms, OCRDataset, OCRWebDataset
 from ocr.errors import ConfigError, OutputError, StageError
@@ -127,23 +127,26 @@ def test_geometry_is_one_row_for_all_stages_that_are_sampled_at_once(synthetic):
     assert "RandomRotate" in warp.label
 
 
-def test_a_stage_that_sleeps_takes_its_time_and_no_cpu_and_is_named_the_slowest(synthetic):
-    found = profile_of(dataset_of(synthetic, Sleep()))
-    sleep = stage_of(found, "Sleep")
-    assert 20 <= sleep.min_ms < 30
-    assert sleep.cpu_ms < 2
-    assert found.slowest is sleep
-    assert found.sentence.startswith("Sleep takes ")
-    assert "it waits" in found.sentence
+def test_a_stage_that_sleeps_takes_its_time_and_no_cpu(synthetic):
+    sleep = stage_of(profile_of(dataset_of(synthetic, Sleep())), "Sleep")
+    assert sleep.min_ms >= 20
+    assert sleep.cpu_ms < 5
 
 
 def test_a_stage_that_computes_takes_cpu_for_all_of_its_time(synthetic):
-    found = profile_of(dataset_of(synthetic, Burn()))
-    burn = stage_of(found, "Burn")
-    assert 20 <= burn.cpu_ms < 25
+    burn = stage_of(profile_of(dataset_of(synthetic, Burn())), "Burn")
+    assert burn.cpu_ms >= 20
     assert burn.idle_ms < burn.mean_ms / 2
-    assert found.slowest is burn
-    assert "it waits" not in found.sentence
+
+
+@pytest.mark.parametrize(("cpu_seconds", "waits"), [(0.001, True), (0.019, False)])
+def test_the_slowest_stage_is_named_and_whether_it_waits(cpu_seconds, waits):
+    calls = {"Fast": Call(0.005, 0.005, 0, 0, 0, 1), "Slow": Call(0.02, cpu_seconds, 0, 0, 0, 1)}
+    stages = [Figures.of(Step(name, name, "fixed", id), [call], 0.5) for name, call in calls.items()]
+    found = Profile("here", 5, stages, {}, {})
+    assert found.slowest is stages[1]
+    assert found.sentence.startswith("Slow takes ")
+    assert ("it waits" in found.sentence) == waits
 
 
 def test_a_random_stage_counts_as_it_was_drawn(synthetic):
@@ -153,15 +156,15 @@ def test_a_random_stage_counts_as_it_was_drawn(synthetic):
         sample_generator(dataset.seed, epoch, index).random() < 0.5 for epoch in range(REPEATS) for index in range(5)
     ]
     assert 0 < sum(drawn) < len(drawn) == stage.calls
-    assert stage.min_ms < 5
-    assert 20 * sum(drawn) <= stage.mean_ms * stage.calls < 60 * sum(drawn)
+    assert stage.min_ms < 20
+    assert stage.mean_ms * stage.calls >= 20 * sum(drawn)
 
 
 def test_the_whole_path_is_measured_with_and_without_polygons(synthetic):
     found = profile_of(dataset_of(synthetic, SleepOverWords()))
     with_words, without = found.whole["with polygons"], found.whole["without polygons"]
     assert with_words.min_ms > 20
-    assert without.min_ms < 20
+    assert without.idle_ms < with_words.idle_ms
     assert with_words.calls == without.calls == REPEATS * len(BATCHES)
 
 
@@ -217,7 +220,7 @@ def test_larger_pages_take_more_and_nothing_is_cached(synthetic, tmp_path):
     assert [stage.name for stage in small] == [stage.name for stage in large]
     letterbox = [stage.name for stage in small].index("Letterbox")
     assert large[letterbox].bytes_out > 80 * small[letterbox].bytes_out
-    assert large[letterbox].cpu_ms > small[letterbox].cpu_ms
+    assert sum(stage.cpu_ms for stage in large) > sum(stage.cpu_ms for stage in small)
     assert not list(tmp_path.iterdir())
 
 
