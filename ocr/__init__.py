@@ -1,3 +1,59 @@
-"""GlyphFeed: the fastest way to train a text detector."""
+"""GlyphFeed: the fastest way to train a text detector.
+
+>>> from ocr import DBTransforms
+>>> DBTransforms([]).fixed
+()
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ocr.datasets.base import OCRDataset as OCRDataset
+    from ocr.datasets.conditional_normalize import ConditionalNormalize as ConditionalNormalize
+    from ocr.datasets.data_module import OCRDataModule as OCRDataModule
+    from ocr.datasets.db_collate_fn import DBCollateFN as DBCollateFN
+    from ocr.datasets.transforms import DBTransforms as DBTransforms
+    from ocr.datasets.webdataset import OCRWebDataset as OCRWebDataset
+    from ocr.evaluation.cleval import CLEvalMetric as CLEvalMetric
+    from ocr.evaluation.hmean import HmeanIoU as HmeanIoU
+    from ocr.loader.loader import Loader as Loader
+    from ocr.models.detector import TextDetector as TextDetector
 
 __version__ = "0.1.0"
+__all__ = [
+    "CLEvalMetric",
+    "ConditionalNormalize",
+    "DBCollateFN",
+    "DBTransforms",
+    "HmeanIoU",
+    "Loader",
+    "OCRDataModule",
+    "OCRDataset",
+    "OCRWebDataset",
+    "TextDetector",
+]
+
+_HOMES = {
+    "CLEvalMetric": "ocr.evaluation.cleval",
+    "ConditionalNormalize": "ocr.datasets.conditional_normalize",
+    "DBCollateFN": "ocr.datasets.db_collate_fn",
+    "DBTransforms": "ocr.datasets.transforms",
+    "HmeanIoU": "ocr.evaluation.hmean",
+    "Loader": "ocr.loader.loader",
+    "OCRDataModule": "ocr.datasets.data_module",
+    "OCRDataset": "ocr.datasets.base",
+    "OCRWebDataset": "ocr.datasets.webdataset",
+    "TextDetector": "ocr.models.detector",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Torch, numba and Lightning are imported with the first name that needs them, not with the package.
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,10 +2,25 @@
 
 import importlib
 import inspect
+import json
+import subprocess
+import sys
 
 import pytest
 
 NAMES = {
+    "ocr": [
+        "OCRDataset",
+        "OCRWebDataset",
+        "DBTransforms",
+        "DBCollateFN",
+        "ConditionalNormalize",
+        "Loader",
+        "OCRDataModule",
+        "TextDetector",
+        "HmeanIoU",
+        "CLEvalMetric",
+    ],
     "ocr.datasets": ["OCRDataset", "OCRWebDataset", "DALIDataLoader", "DBTransforms", "DBCollateFN"],
     "ocr.datasets.transforms": ["ConditionalNormalize", "DBTransforms"],
     "ocr.formats": ["FORMATS", "Annotations", "Page", "Word", "read_annotations", "write_native"],
@@ -93,6 +108,20 @@ def test_DBCollateFN_has_the_published_defaults():
 
 
 def test_a_name_that_is_not_there_is_an_AttributeError():
-    for module in ("ocr.datasets", "ocr.datasets.transforms"):
+    for module in ("ocr", "ocr.datasets", "ocr.datasets.transforms"):
         with pytest.raises(AttributeError, match="NoSuchName"):
             importlib.import_module(module).NoSuchName  # noqa: B018
+
+
+def test_every_public_name_is_listed():
+    assert set(NAMES["ocr"]) == set(importlib.import_module("ocr").__all__)
+    assert set(NAMES["ocr"]) <= set(dir(importlib.import_module("ocr")))
+
+
+def test_importing_the_package_loads_no_other_library():
+    code = (
+        "import json, sys; before = set(sys.modules); import ocr; print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert loaded <= {"ocr", *sys.stdlib_module_names}

@@ -1,7 +1,8 @@
-"""OCRDataModule: the splits of a config as Lightning wants them."""
+"""OCRDataModule: the splits of a config, or given datasets, as Lightning needs them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import lightning
@@ -10,40 +11,81 @@ from omegaconf import DictConfig, OmegaConf
 from ocr.datasets.build import build_dataset, make
 from ocr.errors import ConfigError
 from ocr.loader.loader import Loader
+from ocr.loader.protocol import LoadableDataset
 
 
 class OCRDataModule(lightning.LightningDataModule):
-    """Datasets are made when their split is first asked for, loaders shard them by rank."""
+    """The splits of a config, or of datasets that exist already, as loaders of each rank's share.
 
-    def __init__(self, config: DictConfig) -> None:
+    `OCRDataModule(config)` makes the dataset of a split when it is first needed. `OCRDataModule(train=dataset,
+    val=dataset)` takes any map-style datasets; training pages are shuffled, and `settings` are those of `Loader`.
+    """
+
+    def __init__(
+        self,
+        config: DictConfig | None = None,
+        *,
+        train: LoadableDataset | None = None,
+        val: LoadableDataset | None = None,
+        test: LoadableDataset | None = None,
+        batch_size: int = 16,
+        num_workers: int = 2,
+        **settings: Any,
+    ) -> None:
         super().__init__()
-        self.config = _without_cache(config) if config.get("use_dali") else config
-        self.datasets: dict[str, Any] = {}
+        given = {"train": train, "val": val, "test": test}
+        self.datasets: dict[str, Any] = {split: dataset for split, dataset in given.items() if dataset is not None}
+        if (config is None) == (not self.datasets) or (config is not None and settings):
+            raise ConfigError(
+                "OCRDataModule takes a config, OCRDataModule(config), or datasets and settings, "
+                "OCRDataModule(train=dataset, val=dataset, batch_size=16)"
+            )
+        self.config = _without_cache(config) if config is not None and config.get("use_dali") else config
+        self._settings = {"batch_size": batch_size, "num_workers": num_workers, **settings}
 
     def dataset(self, split: str) -> Any:
         """The dataset of a split, made once."""
         if split not in self.datasets:
+            if self.config is None:
+                raise ConfigError(f"OCRDataModule has no {split} dataset. Give {split}=dataset")
             self.datasets[split] = build_dataset(self.config, split)
         return self.datasets[split]
 
     def loader(self, split: str) -> Loader:
         """A loader of this rank's share of a split."""
-        trainer = self.trainer
-        settings: dict[str, Any] = {
+        settings = self._settings_of(split) | self._where()
+        if self.config is not None and self.config.get("use_dali"):
+            return self._dali_loader(split, self.config.dali, **settings)
+        return Loader(self.dataset(split), **settings)
+
+    def _settings_of(self, split: str) -> dict[str, Any]:
+        if self.config is None:
+            return {"shuffle": split == "train", **self._settings}
+        return {
             "engine": self.config.data.engine,
             "batches_ahead": self.config.data.batches_ahead,
             "seed": self.config.seed,
             "collate_fn": make(self.config.collate_fn, "collate_fn"),
-            "device": trainer.strategy.root_device if trainer else None,
-            "rank": trainer.global_rank if trainer else 0,
-            "world_size": trainer.world_size if trainer else 1,
             **self.config.dataloaders[f"{split}_dataloader"],
         }
-        if self.config.get("use_dali"):
-            return self._dali_loader(split, **settings)
-        return Loader(self.dataset(split), **settings)
 
-    def _dali_loader(self, split: str, batch_size: int, num_workers: int, device: Any, **settings: Any) -> Loader:
+    def _where(self) -> dict[str, Any]:
+        """The device and the rank of the trainer, if there is one."""
+        if self.trainer is None:
+            return {}
+        trainer = self.trainer
+        device = trainer.strategy.root_device
+        return {"device": device, "rank": trainer.global_rank, "world_size": trainer.world_size}
+
+    def _dali_loader(
+        self,
+        split: str,
+        dali: Mapping[str, Any],
+        batch_size: int,
+        num_workers: int,
+        device: Any = None,
+        **settings: Any,
+    ) -> Loader:
         # DALI is optional, and slow to import.
         from ocr.dali.graph import ocr_pipeline
         from ocr.dali.loader import DALIDataLoader
@@ -55,22 +97,23 @@ class OCRDataModule(lightning.LightningDataModule):
             max(1, num_workers),
             device_id=getattr(device, "index", None) or 0,
             model_device=device,
-            **self.config.dali,
+            **dali,
         )
         return DALIDataLoader(pipeline, len(dataset), batch_size, num_workers=num_workers, device=device, **settings)
 
     def train_dataloader(self) -> Loader:
         return self.loader("train")
 
-    def val_dataloader(self) -> Loader:
-        return self.loader("val")
+    def val_dataloader(self) -> Loader | list[Loader]:
+        # Lightning skips validation if there are no loaders.
+        return [] if self.config is None and "val" not in self.datasets else self.loader("val")
 
     def test_dataloader(self) -> Loader:
         return self.loader("test")
 
 
 def _without_cache(config: DictConfig) -> DictConfig:
-    """DALI decodes every page in every epoch: what `data.cache=auto` can keep is nothing."""
+    """DALI decodes every page in every epoch, so `data.cache=auto` keeps nothing."""
     if config.data.cache not in ("auto", "off", False):  # Hydra reads a bare `off` as false.
         raise ConfigError(
             f"data.cache={config.data.cache}, but use_dali=true decodes every page in every epoch. "

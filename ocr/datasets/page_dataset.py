@@ -63,11 +63,17 @@ class PageDataset(Dataset[Item | None]):
         cache: str = "off",
         cache_folder: str | os.PathLike[str] | None = None,
         cache_max_bytes: int | str = "auto",
+        preload_everything: bool = False,
     ) -> None:
         """`maps_folder` holds stored maps, which are used where no random stage moves polygons."""
+        if prenormalize_images and transform.normalization is not None and transform.normalize == "device":
+            log.warning("prenormalize_images=true: pages of this dataset are normalised on the host, not on the device")
+            transform = transform.normalized_on_host()
         self.transform = transform
-        kept = CutSettings(cache, preload_maps, preload_images, prenormalize_images, cache_transformed_tensors)
-        self.cut = choose_cut(transform.stages, kept, transform.host_normalization is not None)
+        wanted = CutSettings(
+            cache, preload_maps, preload_images, prenormalize_images, cache_transformed_tensors, preload_everything
+        )
+        self.cut = choose_cut(transform.stages, wanted, transform.host_normalization is not None)
         self.decode = _decode_stage(image_loading_config or {}, transform.needed_side)
         self.fixed_part = FixedPart(self.decode, transform.fixed)
         self.source = source
@@ -86,7 +92,7 @@ class PageDataset(Dataset[Item | None]):
         as_in_batch = self.cut.normalized or transform.host_normalization is None
         self._holds_batches = self.cut.page and self.cut.maps and as_in_batch and not transform.random
         self.cache = self._open_cache(cache_folder, cache_max_bytes) if self.cut else None
-        if self.cache is not None and (preload_maps or preload_images or prenormalize_images):
+        if self.cache is not None and wanted.preloads:
             self.fill_cache("preloading pages")
 
     def __len__(self) -> int:

@@ -25,8 +25,9 @@ class ShardDataset(PageDataset):
     source: ShardSource
 
     def __init__(self, source: ShardSource, transform: DBTransforms, *, cache: str = "off", **settings: Any) -> None:
-        # Ready shards are a cache themselves.
-        super().__init__(source, transform, cache="off" if source.is_ready else cache, **settings)
+        if source.is_ready:  # Ready shards are a cache themselves.
+            cache, settings = "off", settings | {"preload_everything": False}
+        super().__init__(source, transform, cache=cache, **settings)
         self._refuse_other_stages()
         self._has_views = source.holds_batches and not transform.random and transform.host_normalization is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,12 @@ class DBTransforms:
     def host_normalization(self) -> Normalize | None:
         """How an item's image is normalised; None where it stays uint8."""
         return self.normalization if self.normalize == "host" else None
+
+    def normalized_on_host(self) -> DBTransforms:
+        """The same transforms with `normalize="host"`."""
+        changed = copy(self)
+        changed.normalize = "host"
+        return changed
 
     @property
     def needed_side(self) -> int | None:

@@ -42,6 +42,13 @@ class CutSettings:
     preload_images: bool = False
     prenormalize_images: bool = False
     cache_transformed_tensors: bool = False
+    preload_everything: bool = False
+    """Preload pages, and maps too unless the transforms move polygons."""
+
+    @property
+    def preloads(self) -> bool:
+        """Whether the cache is filled before the first epoch."""
+        return self.preload_maps or self.preload_images or self.prenormalize_images or self.preload_everything
 
 
 def split_at_cut(stages: Sequence[Stage]) -> tuple[tuple[FixedStage, ...], tuple[Stage, ...]]:
@@ -67,13 +74,15 @@ def choose_cut(stages: Sequence[Stage], settings: CutSettings, normalizes_on_hos
     cache = settings.cache or "off"  # YAML reads a bare `off` as false.
     check_choice("data.cache", cache, CACHE_SETTINGS)
     _refuse_impossible(stages, settings, normalizes_on_host)
+    maps_are_fixed = not moves_polygons(stages)
     everything_is_fixed = not any(isinstance(stage, RandomStage) for stage in stages)
     if settings.cache_transformed_tensors or cache == "batch" or (cache == "auto" and everything_is_fixed):
         return Cut(page=True, maps=True, normalized=normalizes_on_host)
+    if settings.preload_everything and not maps_are_fixed:
+        log.warning("preload_everything=true: pages are preloaded, but not maps, because the transforms move polygons")
     return Cut(
-        page=cache != "off" or settings.preload_images or settings.prenormalize_images,
-        # If no random stage moves polygons, maps are as fixed as the page.
-        maps=settings.preload_maps or (cache == "auto" and not moves_polygons(stages)),
+        page=cache != "off" or settings.preload_images or settings.prenormalize_images or settings.preload_everything,
+        maps=settings.preload_maps or (maps_are_fixed and (cache == "auto" or settings.preload_everything)),
         normalized=settings.prenormalize_images,
     )
 
@@ -91,8 +100,8 @@ def _refuse_impossible(stages: Sequence[Stage], settings: CutSettings, normalize
         )
     if settings.prenormalize_images and not normalizes_on_host:
         raise ConfigError(
-            "prenormalize_images=true, but normalize=device leaves images uint8 until the device. Drop one, or set "
-            "transforms.normalize=host"
+            "prenormalize_images=true, but the transforms do not end with Normalize. Add it, or set "
+            "prenormalize_images=false"
         )
     if settings.prenormalize_images:
         log.warning("prenormalize_images=true keeps pages as floats: 4 x the memory of the same pages as bytes")

@@ -137,6 +137,27 @@ def test_preloaded_pages_are_still_augmented_anew(synthetic):
         assert_same([kept[index] for index in range(3)], [plain[index] for index in range(3)])
 
 
+def test_prenormalised_pages_are_floats_also_if_the_transforms_leave_that_to_the_device(synthetic, caplog):
+    transform = DBTransforms([Letterbox(SIZE), Normalize()], normalize="device")
+    dataset = open_split(synthetic, "val", transform, prenormalize_images=True)
+    on_host = DBTransforms([Letterbox(SIZE), Normalize()], normalize="host")
+    assert_same(dataset[0], open_split(synthetic, "val", on_host)[0])
+    assert caplog.text.count("normalised on the host, not on the device") == 1
+    assert transform.normalize == "device"
+    with pytest.raises(ConfigError, match="transforms do not end with Normalize"):
+        open_split(synthetic, "val", DBTransforms([Letterbox(SIZE)]), prenormalize_images=True)
+
+
+@pytest.mark.parametrize(("split", "kept"), [("train", "page"), ("val", "page + maps")])
+def test_preloading_everything_keeps_what_does_not_change_between_epochs(synthetic, tmp_path, caplog, split, kept):
+    transform = augmentation() if split == "train" else DBTransforms([Letterbox(SIZE)])
+    dataset = open_split(synthetic, split, transform, preload_everything=True, cache_folder=tmp_path)
+    assert str(dataset.cut) == kept
+    assert dataset.cache.covered == 1
+    assert ("not maps, because the transforms move polygons" in caplog.text) == (split == "train")
+    assert_same(dataset[0], open_split(synthetic, split, transform)[0])
+
+
 @pytest.mark.parametrize("setting", ["cache_transformed_tensors", "prenormalize_images"])
 def test_what_would_freeze_randomness_is_refused_with_the_name_of_the_stage(synthetic, setting):
     transform = DBTransforms([Letterbox(SIZE), ColourJitter(p=0.25)])

@@ -8,6 +8,9 @@ import lightning
 import torch
 from rich.console import Console
 
+from ocr.datasets.data_module import OCRDataModule
+from ocr.datasets.page_dataset import PageDataset
+from ocr.datasets.webstream import OCRWebStream, StreamLedger
 from ocr.pipeline.ledger import Ledger
 
 NAMED_FILES = 3
@@ -24,17 +27,18 @@ class DataReport(lightning.Callback):
         self._validated = not trainer.sanity_checking
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:
-        datasets: dict[str, Any] = getattr(getattr(trainer, "datamodule", None), "datasets", {})
+        module = getattr(trainer, "datamodule", None)
         for split in ("train", "val") if self._validated else ("train",):
-            if split in datasets:
-                counts = _counts_of_all_ranks(datasets[split].ledger, trainer, pl_module)
+            dataset = module.datasets.get(split) if isinstance(module, OCRDataModule) else None
+            if isinstance(dataset, PageDataset | OCRWebStream):
+                counts = _counts_of_all_ranks(dataset.ledger, trainer, pl_module)
                 if trainer.is_global_zero:
-                    line = f"{split}: {describe(datasets[split], counts)}"
+                    line = f"{split}: {describe(dataset, counts)}"
                     self.console.print(line, highlight=False, soft_wrap=True)
         self._validated = False
 
 
-def describe(dataset: Any, counts: dict[str, int]) -> str:
+def describe(dataset: PageDataset | OCRWebStream, counts: dict[str, int]) -> str:
     """What is worth a word of the pages of an epoch."""
     parts = [f"{counts['seen']} pages"]
     if dataset.cache is not None:
@@ -50,13 +54,13 @@ def describe(dataset: Any, counts: dict[str, int]) -> str:
     return "; ".join(parts)
 
 
-def _first_files(dataset: Any, count: str) -> str:
+def _first_files(dataset: PageDataset | OCRWebStream, count: str) -> str:
     files = dataset.ledger.files(count)
     more = ", ..." if len(files) > NAMED_FILES else ""
     return f" ({', '.join(files[:NAMED_FILES])}{more})" if files else ""
 
 
-def _counts_of_all_ranks(ledger: Ledger, trainer: lightning.Trainer, pl_module: Any) -> dict[str, int]:
+def _counts_of_all_ranks(ledger: Ledger | StreamLedger, trainer: lightning.Trainer, pl_module: Any) -> dict[str, int]:
     totals = ledger.totals()
     if trainer.world_size == 1:
         return totals
