@@ -82,7 +82,7 @@ class Polygons:
         """Area of each polygon (shoelace formula, so overlapping loops cancel)."""
         if not len(self):
             return np.zeros(0)
-        start, end = self._edges()
+        start, end = self.edges()
         cross = start[:, 0] * end[:, 1] - start[:, 1] * end[:, 0]
         return np.abs(np.add.reduceat(cross, self.offsets[:-1])) / 2
 
@@ -91,7 +91,7 @@ class Polygons:
         """Length of each closed outline."""
         if not len(self):
             return np.zeros(0)
-        start, end = self._edges()
+        start, end = self.edges()
         return np.add.reduceat(np.hypot(*(end - start).T), self.offsets[:-1])
 
     @property
@@ -115,7 +115,7 @@ class Polygons:
         reaches: NDArray[np.bool_] = np.all((bounds[:, :2] < (width, height)) & (bounds[:, 2:] >= 0), axis=1)
         return reaches
 
-    def _edges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def edges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The two ends of every edge, in float64, where products of float32 coordinates are exact."""
         points = self.vertices.astype(np.float64)
         following = np.arange(1, len(points) + 1)

@@ -53,42 +53,54 @@ class Targets(FixedStage):
     def draw(
         self, polygons: Polygons, width: int, height: int, annotated: bool = True, out: Maps | None = None
     ) -> Maps:
-        """The four maps of a page of this size, in `out` where that is given."""
+        """The four maps of a page of this size, written into `out` if it is given."""
         size = (height, width)
         maps = out or Maps(
             np.empty(size, np.float32), np.empty(size, np.float32), np.empty(size, np.bool_), np.empty(size, np.bool_)
         )
-        # Where nobody looked for text, an empty map must not teach that there is none.
-        for array, value in zip(maps, (0, self.thresh_min, annotated, False), strict=True):
+        maps.thresh_map.fill(self.thresh_min)
+        reach = self.fill(polygons, annotated, maps.prob_map, maps.prob_mask, maps.thresh_mask)
+        if len(polygons):
+            low, high = float(self.thresh_min), float(self.thresh_max)
+            raise_border_band(polygons.vertices, polygons.offsets, reach, low, high, maps.thresh_map)
+            maps.thresh_mask[:] |= maps.thresh_map > np.float32(self.thresh_min)
+            _erase(polygons, reach == 0, maps.thresh_mask)
+        return maps
+
+    def fill(
+        self,
+        polygons: Polygons,
+        annotated: bool,
+        prob_map: NDArray[np.float32],
+        prob_mask: NDArray[np.bool_],
+        thresh_mask: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
+        """Fill all but the border band, which is added to `thresh_map` and `thresh_mask` by the caller.
+
+        Returns how far the band of each polygon reaches: D, or 0 if the polygon is left out of the loss.
+        """
+        # If nobody looked for text, an empty map must not teach that there is none.
+        for array, value in ((prob_map, 0), (prob_mask, annotated), (thresh_mask, False)):
             array.fill(value)
         if not len(polygons):
-            return maps
+            return np.zeros(0)
         areas, perimeters = polygons.areas, polygons.perimeters
         distances = areas * (1 - self.shrink_ratio**2) / np.maximum(perimeters, 1e-9)
         # A figure of eight has loops that cancel: without an area there is no D to draw it with.
         left_out = polygons.ignore | (areas <= 0) | self._too_small(polygons, areas, perimeters)
-        # Clipper works on whole pixels, and the maps are defined by what it makes of vertices cut to them.
-        whole = polygons.vertices.astype(np.int32)
-        outlines = np.split(whole, polygons.offsets[1:-1])
-        thresh_fill = maps.thresh_mask.view(np.uint8)
-        drawn = fill_upright_boxes(whole, polygons.offsets, distances, left_out, maps.prob_map, maps.thresh_mask)
+        whole, outlines = _whole_pixels(polygons)
+        drawn = fill_upright_boxes(whole, polygons.offsets, distances, left_out, prob_map, thresh_mask)
         for p in np.flatnonzero(~left_out & ~drawn):
             pieces = shrink(outlines[p], distances[p])
             for piece in pieces:
-                cv2.fillPoly(maps.prob_map, [piece], 1.0)
+                cv2.fillPoly(prob_map, [piece], 1.0)
             if pieces:
-                cv2.fillPoly(thresh_fill, [outlines[p]], 1)
+                cv2.fillPoly(thresh_mask.view(np.uint8), [outlines[p]], 1)
             else:
                 left_out[p] = True
+        _erase(polygons, left_out, prob_mask)
         distances[left_out] = 0
-        low, high = float(self.thresh_min), float(self.thresh_max)
-        raise_border_band(polygons.vertices, polygons.offsets, distances, low, high, maps.thresh_map)
-        maps.thresh_mask[:] |= maps.thresh_map > np.float32(self.thresh_min)
-        prob_fill = maps.prob_mask.view(np.uint8)
-        for p in np.flatnonzero(left_out):
-            cv2.fillPoly(prob_fill, [outlines[p]], 0)
-            cv2.fillPoly(thresh_fill, [outlines[p]], 0)
-        return maps
+        return distances
 
     def _too_small(
         self, polygons: Polygons, areas: NDArray[np.float64], perimeters: NDArray[np.float64]
@@ -100,6 +112,20 @@ class Targets(FixedStage):
             outline = polygons.vertices[polygons.offsets[p] : polygons.offsets[p + 1]]
             too_small[p] = min(cv2.minAreaRect(outline)[1]) < self.min_text_size
         return too_small
+
+
+def _whole_pixels(polygons: Polygons) -> tuple[NDArray[np.int32], list[NDArray[np.int32]]]:
+    """All vertices cut to whole pixels, which is what Clipper works on and what defines the maps; and per polygon."""
+    whole = polygons.vertices.astype(np.int32)
+    return whole, np.split(whole, polygons.offsets[1:-1])
+
+
+def _erase(polygons: Polygons, left_out: NDArray[np.bool_], mask: NDArray[np.bool_]) -> None:
+    """Clear a mask inside the polygons that are left out of the loss."""
+    if left_out.any():
+        _, outlines = _whole_pixels(polygons)
+        for p in np.flatnonzero(left_out):
+            cv2.fillPoly(mask.view(np.uint8), [outlines[p]], 0)
 
 
 def shrink(outline: NDArray[np.int32], distance: float) -> list[NDArray[np.int32]]:

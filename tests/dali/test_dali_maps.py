@@ -82,7 +82,7 @@ def test_all_maps_are_those_of_the_host_also_for_text_that_is_left_out(synthetic
 
 
 def test_a_page_with_more_than_fits_at_once_is_drawn_in_parts(monkeypatch):
-    monkeypatch.setattr(dali_maps, "MOST_PAIRS", 500)
+    monkeypatch.setattr(dali_maps, "MAX_PAIRS", 500)
     check([page(stars(40))], "cpu", Targets())
 
 
