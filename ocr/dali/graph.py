@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from ocr.dali.plan import Plan, divide
+from ocr.dali.protocol import DecodablePages
 from ocr.dali.requests import HALVINGS, PageReader, Request
-from ocr.datasets.page_dataset import PageDataset
 from ocr.errors import ConfigError, StageError, near_names
 from ocr.optional import require
 from ocr.pipeline.device import Normalize
@@ -31,7 +31,7 @@ class RefusedError(StageError):
 
 
 def ocr_pipeline(
-    dataset: PageDataset,
+    dataset: DecodablePages,
     batch_size: int = 16,
     num_threads: int = 2,
     *,
@@ -72,7 +72,7 @@ class OCRPipeline:
 
     def __init__(
         self,
-        dataset: PageDataset,
+        dataset: DecodablePages,
         plan: Plan,
         batch_size: int,
         num_threads: int,
@@ -241,18 +241,18 @@ def _has_gpu(device: str) -> bool:
     return False
 
 
-def _refuse_dataset(dataset: Any) -> None:
-    if not isinstance(dataset, PageDataset):
+def _refuse_dataset(dataset: object) -> None:
+    if not isinstance(dataset, DecodablePages):
         raise ConfigError(
-            f"use_dali=true, but {type(dataset).__name__} is no dataset of known pages: shards need the index that "
-            "`ocr convert` writes. Convert anew, or set use_dali=false"
+            f"use_dali=true, but {type(dataset).__name__} does not know its pages in advance: shards need the index "
+            "that `ocr convert` writes. Convert again, or set use_dali=false"
         )
     if dataset.cache is not None:
         raise ConfigError(
             "use_dali=true decodes every page in every epoch, so there is nothing to cache or preload. Set "
             "data.cache=off, preload_images=false, preload_maps=false, or use_dali=false"
         )
-    if getattr(dataset.source, "is_ready", False):
+    if dataset.source.is_ready:
         raise ConfigError(
             f"use_dali=true, but the samples of {dataset.source.location} are decoded already. Read raw shards, or set "
             "use_dali=false"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from ocr.dali.graph import OCRPipeline, RefusedError
 from ocr.dali.maps import draw_on_device
@@ -137,22 +138,14 @@ class DALIMaker(SlotBatchMaker):
         with ThreadPoolExecutor(self.workers) as pool:
             return list(pool.map(finish, range(len(requests))))
 
-    def _finish_page(self, pending: Pending, place: int, request: Request, page: Any) -> Item:
-        """The stages behind DALI, then the maps."""
+    def _finish_page(self, pending: Pending, place: int, request: Request, page: NDArray[Any] | None) -> Item:
+        """The stages after DALI, then the maps."""
         dataset, sample = self.pipeline.dataset, request.sample
         if page is not None:
-            sample = run(self.pipeline.plan.rest, replace(sample, image=page), request.rng)
+            sample = run(self.pipeline.plan.rest, replace(sample, image=page, reduced_from=None), request.rng)
         slot = self._slot(pending, place, sample)
-        if page is not None:
-            slot.write_page(sample.image, dataset.transform.host_normalization)
-        if dataset.draw_maps is not dataset.targets and self.pipeline.maps == "host":
-            sample = dataset.with_maps(sample)
-            assert sample.maps is not None
-            slot.write_maps(sample.maps)
-        else:
-            if self.pipeline.maps == "host":
-                dataset.targets.draw(sample.polygons, *sample.size, sample.annotated, slot.maps)
-            sample = replace(sample, map_source="drawn")
+        draw_maps = dataset.draw_maps if self.pipeline.maps == "host" else None
+        sample = slot.write(replace(sample, map_source="drawn"), dataset.transform.host_normalization, draw_maps)
         dataset.ledger.record(sample)
         return listed(sample)
 

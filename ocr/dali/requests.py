@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.dali.plan import COLOURS, Plan
+from ocr.dali.protocol import DecodablePages
 from ocr.pipeline.pixels import MIN_SIGMA, ColourJitter, Colours, RandomBlur
 from ocr.pipeline.placement import Window
 from ocr.pipeline.rng import sample_generator
@@ -40,7 +41,7 @@ class Request:
 class PageReader:
     """Reads pages and draws what the random stages of the plan do to each."""
 
-    def __init__(self, dataset: Any, plan: Plan) -> None:
+    def __init__(self, dataset: DecodablePages, plan: Plan) -> None:
         self.dataset, self.plan = dataset, plan
         self.refused: set[int] = set()
         """Indices of the pages that DALI could not decode."""
@@ -48,9 +49,9 @@ class PageReader:
     def read(self, index: int) -> Request:
         """Read a page; one that DALI cannot or should not decode is decoded here and goes in as plain pixels."""
         dataset, box = self.dataset, self.plan.letterbox
-        raw: Sample = dataset.source.read(index)
+        raw = dataset.source.read(index)
         why_not = self._why_not(raw)
-        page: Sample = dataset.decode.measure(raw) if why_not is None else dataset.decode(raw)
+        page = dataset.decode.measure(raw) if why_not is None else dataset.decode(raw)
         if why_not is None and page.raw_size[0] * page.raw_size[1] > MAX_PIXELS:
             page, why_not = dataset.decode(raw), ""
         sample = box(page)

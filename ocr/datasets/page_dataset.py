@@ -21,8 +21,7 @@ from torch.utils.data import Dataset
 from ocr.cache.cache import Cache
 from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_names
-from ocr.loader.buffers import Slot
-from ocr.pipeline.batch import LISTED, STACKED, Batch, Item, are_consecutive, as_batch, listed, to_item
+from ocr.pipeline.batch import LISTED, STACKED, Batch, Item, Slot, are_consecutive, as_batch, listed, to_item
 from ocr.pipeline.cut import CutSettings, choose_cut
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.ledger import Ledger, rows_of
@@ -145,15 +144,7 @@ class PageDataset(Dataset[Item | None]):
 
     def _write(self, index: int, slot_for: Callable[[Sample], Slot]) -> Item:
         sample = self._augmented(index)
-        slot = slot_for(sample)
-        slot.write_page(sample.image, self.transform.host_normalization)
-        if sample.maps is None and self.draw_maps is self.targets:
-            self.targets.draw(sample.polygons, sample.width, sample.height, sample.annotated, slot.maps)
-            sample = replace(sample, map_source="drawn")
-        else:
-            sample = self.with_maps(sample)
-            assert sample.maps is not None
-            slot.write_maps(sample.maps)
+        sample = slot_for(sample).write(sample, self.transform.host_normalization, self.draw_maps)
         self.ledger.record(sample)
         return listed(sample)
 
@@ -163,7 +154,8 @@ class PageDataset(Dataset[Item | None]):
 
     def page(self, index: int) -> Sample:
         """One page at the cut, made now: decoded, and through the fixed part of the transforms."""
-        return self._fixed(self.source.read(index))
+        raw = self.source.read(index)
+        return raw if self.source.is_ready else self.fixed_part(raw)
 
     @property
     def epoch(self) -> int:
@@ -215,9 +207,6 @@ class PageDataset(Dataset[Item | None]):
         if self.cut.page or kept.cached != "hit":
             return kept
         return replace(self.page(index), maps=kept.maps, map_source=kept.map_source, cached=kept.cached)
-
-    def _fixed(self, raw: Sample) -> Sample:
-        return self.fixed_part(raw)
 
     def with_maps(self, sample: Sample) -> Sample:
         """The sample with its maps: those it has, or stored or drawn ones."""

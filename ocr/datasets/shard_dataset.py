@@ -15,7 +15,6 @@ from ocr.errors import ConfigError, DataError
 from ocr.pipeline.batch import Batch, as_batch
 from ocr.pipeline.fingerprint import stages_digest
 from ocr.pipeline.ledger import rows_of
-from ocr.pipeline.sample import Sample
 from ocr.shards.source import ShardSource
 
 
@@ -38,9 +37,6 @@ class ShardDataset(PageDataset):
             if kept is not None:
                 return as_batch(*kept), rows_of(kept[1])
         return super().peek(indices)
-
-    def _fixed(self, raw: Sample) -> Sample:
-        return raw if self.source.is_ready else super()._fixed(raw)
 
     def _refuse_other_stages(self) -> None:
         index = self.source.index

@@ -15,10 +15,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 from ocr.datasets.shard_dataset import ShardDataset
 from ocr.datasets.transforms import DBTransforms, as_transforms
 from ocr.errors import DataError
-from ocr.loader.buffers import Slot
 from ocr.loader.order import rank_and_world_size
 from ocr.loader.stream_order import Handle
-from ocr.pipeline.batch import Item
+from ocr.pipeline.batch import Item, Slot
 from ocr.pipeline.ledger import COUNTS
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import Targets

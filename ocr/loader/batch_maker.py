@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
 from ocr.errors import DataError
-from ocr.loader.buffers import BatchBuffer, BufferPool, Slot
+from ocr.loader.buffers import BatchBuffer, BufferPool
 from ocr.loader.protocol import CachedBatch, IndexedPages, ItemDataset, LoadableDataset, Pages
-from ocr.pipeline.batch import Batch, Item, collate, lists, same_maps
+from ocr.pipeline.batch import Batch, Item, Slot, collate, lists, same_maps
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import Targets
 

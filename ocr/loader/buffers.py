@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
-from ocr.pipeline.batch import Batch, stacked
+from ocr.pipeline.batch import Batch, Slot, stacked
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.sample import Maps, Sample
 
 MAX_KEPT = 8
 """Buffers that are kept for reuse; more are in flight only if the user holds batches for longer."""
-
-
-class Slot(NamedTuple):
-    """The place of one sample in its batch."""
-
-    image: NDArray[Any]
-    maps: Maps
-
-    def write_page(self, image_hwc: NDArray[Any], normalize: Normalize | None) -> None:
-        """Copy the page, or normalise it on the way."""
-        if self.image.dtype == np.uint8:
-            np.copyto(self.image, image_hwc)
-        elif image_hwc.dtype == np.uint8 and normalize is not None:
-            normalize.on_host(image_hwc, self.image)
-        else:
-            np.copyto(self.image, image_hwc.transpose(2, 0, 1))
-
-    def write_maps(self, maps: Maps) -> None:
-        """Copy maps that were drawn elsewhere."""
-        for target, array in zip(self.maps, maps, strict=True):
-            np.copyto(target, array)
 
 
 class BatchBuffer:

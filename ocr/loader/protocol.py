@@ -8,8 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.loader.buffers import Slot
-from ocr.pipeline.batch import Batch, Item
+from ocr.pipeline.batch import Batch, Item, Slot
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.ledger import Ledger
 from ocr.pipeline.sample import Sample

@@ -1,11 +1,11 @@
-"""batch: samples become dictionaries of tensors, and these one dictionary of stacked tensors and lists."""
+"""batch: samples are written into the slots of a batch buffer, or become items that are stacked into a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.sample import Maps, Sample
-from ocr.pipeline.targets import Targets
+from ocr.pipeline.targets import StoredTargets, Targets
 
 Item = dict[str, Any]
 Batch = dict[str, Any]
@@ -40,6 +40,42 @@ LISTED = (
     "image_filename",
     "image_path",
 )
+
+
+class Slot(NamedTuple):
+    """The place of one sample in a batch buffer."""
+
+    image: NDArray[Any]
+    maps: Maps
+
+    def write(self, sample: Sample, normalize: Normalize | None, draw_maps: Targets | StoredTargets | None) -> Sample:
+        """Write page and maps of a sample; returns the sample with where its maps came from.
+
+        The page is left out if DALI holds its pixels, and so are maps that are drawn elsewhere (`draw_maps=None`).
+        """
+        if sample.image.size:
+            self.write_page(sample.image, normalize)
+        return sample if draw_maps is None else self.write_maps(sample, draw_maps)
+
+    def write_page(self, image_hwc: NDArray[Any], normalize: Normalize | None) -> None:
+        """Copy the page, or normalise it on the way."""
+        if self.image.dtype == np.uint8:
+            np.copyto(self.image, image_hwc)
+        elif image_hwc.dtype == np.uint8 and normalize is not None:
+            normalize.on_host(image_hwc, self.image)
+        else:
+            np.copyto(self.image, image_hwc.transpose(2, 0, 1))
+
+    def write_maps(self, sample: Sample, draw_maps: Targets | StoredTargets) -> Sample:
+        """Draw the maps in place, or copy those that the sample has or that are stored."""
+        if sample.maps is None and isinstance(draw_maps, Targets):
+            drawn = draw_maps.draw(sample.polygons, *sample.size, sample.annotated, self.maps)
+            return replace(sample, maps=drawn, map_source="drawn")
+        sample = draw_maps(sample) if sample.maps is None else sample
+        assert sample.maps is not None
+        for target, array in zip(self.maps, sample.maps, strict=True):
+            np.copyto(target, array)
+        return sample
 
 
 def are_consecutive(indices: Sequence[int]) -> bool:

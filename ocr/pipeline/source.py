@@ -74,6 +74,10 @@ class Source(Protocol):
         """Whether there is an annotation."""
 
     @property
+    def is_ready(self) -> bool:
+        """Whether pages are stored as the fixed stages left them, instead of as image files."""
+
+    @property
     def skipped(self) -> dict[str, str]:
         """File name of each page that was left out when the source was opened, and why."""
 
@@ -111,6 +115,10 @@ class FolderSource:
     @property
     def location(self) -> str:
         return str(self.folder.resolve())
+
+    @property
+    def is_ready(self) -> bool:
+        return False
 
     @property
     def names(self) -> Sequence[str]:

@@ -211,7 +211,7 @@ def test_caches_ready_shards_and_unknown_words_are_refused(synthetic, tmp_path):
     to_shards(dataset, "val", tmp_path / "ready", ready=True)
     with pytest.raises(ConfigError, match="are decoded already"):
         ocr_pipeline(OCRWebDataset(f"{tmp_path}/ready/val-*.tar", dataset.transform))
-    with pytest.raises(ConfigError, match="no dataset of known pages"):
+    with pytest.raises(ConfigError, match="does not know its pages in advance"):
         ocr_pipeline([1, 2])  # type: ignore[arg-type]
     for setting, value in (("device", "gpus"), ("suffix", "hosts"), ("maps", "devices")):
         with pytest.raises(ConfigError, match=f"dali.{setting}='{value}': did you mean {value[:-1]}"):

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from ocr.advisor.measure.stage_timing import Step, run_named
-from ocr.loader.buffers import BatchBuffer, BufferPool, Slot
-from ocr.pipeline.batch import Batch, collate, listed, lists, to_item
+from ocr.loader.buffers import BatchBuffer, BufferPool
+from ocr.pipeline.batch import Batch, Slot, collate, listed, lists, to_item
 from ocr.pipeline.device import Arrival
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
@@ -78,18 +78,14 @@ class DataPath:
         return arrived
 
     def _draw(self, sample: Sample, slot: Slot | None) -> Sample:
-        """Straight into the slot where the loader does so: where maps are drawn, and not stored or cached."""
-        dataset = self.dataset
-        if slot is not None and sample.maps is None and dataset.draw_maps is dataset.targets:
-            drawn = dataset.targets.draw(sample.polygons, sample.width, sample.height, sample.annotated, slot.maps)
-            return replace(sample, maps=drawn)
-        made: Sample = dataset.with_maps(sample)
+        draw_maps = self.dataset.draw_maps
+        if slot is not None:
+            return slot.write_maps(sample, draw_maps)
+        made: Sample = draw_maps(sample) if sample.maps is None else sample
         return made
 
     def _write_slot(self, sample: Sample, slot: Slot) -> tuple[dict[str, Any], Slot]:
         slot.write_page(sample.image, self.dataset.transform.host_normalization)
-        if sample.maps is not None and sample.maps is not slot.maps:
-            slot.write_maps(sample.maps)
         return listed(sample), slot
 
     def _join_slots(self, written: list[tuple[dict[str, Any], Slot]], buffer: BatchBuffer) -> Batch:
@@ -132,7 +128,7 @@ def _name(stage: Stage) -> str:
 
 def _stages(dataset: Any, take_apart: bool) -> Iterator[tuple[Stage, str]]:
     """Every stage between source and maps with its kind: "random" is all that is made anew in every epoch."""
-    fixed = () if getattr(dataset.source, "is_ready", False) else (dataset.decode, *dataset.transform.fixed)
+    fixed = () if dataset.source.is_ready else (dataset.decode, *dataset.transform.fixed)
     for kind, stages in (("fixed", fixed), ("random", dataset.transform.random)):
         for stage in stages:
             members = getattr(stage, "transforms", ()) if take_apart else ()
