@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 DEMO   := data/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs bench lock clean
+.PHONY: help setup demo test quick check docs bench lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,9 +17,10 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet -r requirements.lock
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
+	$(BIN)/python -c "from ocr.geometry.kernels.warm_up import warm_up; warm_up()"
 	@touch $@
 
-setup: $(READY)  ## install everything into .venv, once
+setup: $(READY)  ## install everything into .venv and compile the kernels, once
 
 demo: $(READY)  ## make receipts, check them, train the lite detector on them, draw what it finds, advise (all in data/demo)
 	$(BIN)/ocr synth $(DEMO) --train 192 --val 32 --seed 0 --overwrite
@@ -32,6 +33,9 @@ demo: $(READY)  ## make receipts, check them, train the lite detector on them, d
 
 test: $(READY)  ## run all tests on all cores, with the coverage of ocr/
 	$(BIN)/python -m pytest -n logical --dist worksteal --cov --cov-report=term-missing --cov-fail-under=90
+
+quick: $(READY)  ## the tests that tell most, in under 90 s (tests/quick.txt)
+	$(BIN)/python -m pytest -n logical --dist worksteal @tests/quick.txt
 
 check: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff check .
