@@ -1,0 +1,54 @@
+"""The programs in examples/ run as their first lines say, and stay short."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def run(name: str, folder: Path, *arguments: object) -> str:
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_an_example_has_fewer_than_60_lines_and_says_how_to_run_it(file):
+    text = file.read_text()
+    assert len(text.splitlines()) < 60
+    assert f"python examples/{file.name} " in text.split('"""')[1]
+
+
+def test_a_folder_becomes_a_detector(synthetic, tmp_path):
+    import torch
+
+    from ocr.models import TextDetector
+
+    printed = run("own_folder", tmp_path, synthetic, "detector.pt", "--epochs", 1, "--size", 96)
+    assert re.search(r"H-mean on 6 pages: [01]\.\d{3}", printed)
+    stored = torch.load(tmp_path / "detector.pt", weights_only=True)
+    TextDetector(**stored["architecture"]).load_state_dict(stored["weights"])
+
+
+def test_another_training_loop_reads_cached_pages_from_the_second_epoch_on(synthetic, tmp_path):
+    images, annotation = synthetic / "images" / "train", synthetic / "jsons" / "train.json"
+    printed = run("own_loop", tmp_path, images, annotation, "--epochs", 2, "--size", 96).splitlines()
+    assert re.fullmatch(r"epoch 1: loss \d+\.\d{3}, 8 of 8 pages cached", printed[-1])
+
+
+def test_a_config_with_own_settings_trains(synthetic, tmp_path):
+    fast = [
+        "transforms.size=96",
+        "trainer.max_epochs=1",
+        "trainer.limit_train_batches=1",
+        "trainer.limit_val_batches=1",
+    ]
+    printed = run("own_config", tmp_path, synthetic, tmp_path / "run", *fast)
+    assert "RandomRotate(degrees=5" in printed
+    assert (tmp_path / "run" / "checkpoints" / "best.ckpt").is_file()
