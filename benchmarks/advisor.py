@@ -1,6 +1,6 @@
-"""The advisor against known answers: pipelines with one stage that holds them up, predicted and run.
+"""The advisor against known answers: pipelines with one known bottleneck, predicted and run.
 
-python benchmarks/advisor.py                  # synthetic pages; needs a machine that does nothing else
+python benchmarks/advisor.py                  # synthetic pages; needs an otherwise idle machine
 
 Each pipeline is measured on a few pages. Its bottleneck must be named; the epoch as it is, and the epoch without the
 stage that holds it up, must come within 15 % of what they then take.

@@ -1,4 +1,4 @@
-"""Boxes from maps: `BoxesFromMap` against the usual contour loop, on maps as a network gives them for real pages.
+"""Boxes from maps: `BoxesFromMap` against the usual contour loop, on maps like those a network gives for real pages.
 
 python benchmarks/boxes.py --data DIR        # DIR/images/val, DIR/jsons/val.json
 """
@@ -28,7 +28,7 @@ Boxes = list[tuple[Array, float]]
 
 
 class Page(NamedTuple):
-    """A map and the way from it to the source page."""
+    """A map and the matrix from it to the source page."""
 
     prob_map: NDArray[np.float32]
     inverse_matrix: NDArray[np.float64]
@@ -181,7 +181,7 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=640, help="side of the maps (default: 640)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the noise (default: 0)")
     options = parser.parse_args()
-    # The same chances for both: one thread, and malloc that keeps freed pages.
+    # The same conditions for both: one thread, and malloc that keeps freed pages.
     cv2.setNumThreads(1)
     keep_freed_memory()
     pages = make_pages(data_or_synthetic(options.data), options.split, options.size, options.seed)

@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=640, help="side of the letterboxed page (default: 640)")
     options = parser.parse_args()
     data, split, size = data_or_synthetic(options.data), options.split, options.size
-    # The same chances for all: one thread, and malloc that keeps freed pages.
+    # The same conditions for all: one thread, and malloc that keeps freed pages.
     cv2.setNumThreads(1)
     torch.set_num_threads(1)
     keep_freed_memory()

@@ -1,6 +1,6 @@
 """Epochs without a cache, side by side: the plain reference, the default loader, and NVIDIA DALI.
 
-python benchmarks/dali.py --data DIR                  # DALI on the CPU, or on a GPU where there is one
+python benchmarks/dali.py --data DIR                  # DALI on the CPU, or on a GPU if there is one
 python benchmarks/dali.py --data DIR --device gpu
 
 All take turns in one run, with the same pages, number of workers and normalised float images; the fastest round of each
@@ -48,7 +48,7 @@ class Course:
 
     @property
     def target(self) -> str | None:
-        """Where batches end, if that is not where they are made."""
+        """The device that batches are moved to, if they are made on another one."""
         return "cuda" if self.device == "gpu" else None
 
     def dataset(self, split: str, train: bool, scaled: str = "auto") -> OCRDataset:
@@ -77,7 +77,7 @@ class Course:
         return DALIDataLoader(pipeline, len(dataset), self.batch_size, device=self.target)
 
     def seconds(self, batches: Iterable[Any]) -> float:
-        """An epoch; batches that are elsewhere are brought to the device."""
+        """An epoch; batches that are on another device are moved."""
 
         def bring(batch: dict[str, Any]) -> None:
             for value in batch.values():
@@ -146,7 +146,7 @@ def main() -> int:
     parser.add_argument("--train-split", default="train", help="split to train on (default: train)")
     for name, value, what in (
         ("size", 640, "side of the letterboxed page"),
-        ("batch-size", 16, "pages a batch"),
+        ("batch-size", 16, "pages per batch"),
         ("workers", 2, "threads, or processes of the reference"),
     ):
         parser.add_argument(f"--{name}", type=int, default=value, help=f"{what} (default: {value})")

@@ -1,4 +1,4 @@
-"""A process of its own that reads epochs of a warm cache, told over a pipe when to: a second run, or a second rank.
+"""A separate process that reads epochs of a warm cache on request over a pipe: a second run, or a second rank.
 
 Started by benchmarks/epochs.py. Each line it gets names a form and a number of workers; it opens the cache, reads the
 epochs, answers with their seconds and holds on to everything until the next line.
@@ -37,7 +37,7 @@ Growth = dict[str, dict[str, int]]
 
 
 def give_same_chances() -> None:
-    """One thread a worker, and malloc that keeps freed pages; before any worker is forked."""
+    """One thread per worker, and malloc that keeps freed pages; before any worker is forked."""
     cv2.setNumThreads(1)
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -55,7 +55,7 @@ def validation_dataset(data: Path, split: str, size: int, form: str, **settings:
 
 
 class Transfer:
-    """Copies all tensors of a batch into memory that is there already, as a transfer to a device does."""
+    """Copies all tensors of a batch into existing memory, like a transfer to a device."""
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[str, torch.dtype], torch.Tensor] = {}
@@ -67,7 +67,7 @@ class Transfer:
             if isinstance(tensor, torch.Tensor):
                 buffer = self._buffers.get((name, tensor.dtype))
                 if buffer is None or len(buffer) < len(tensor):
-                    # Written once now, since memory is only handed out then.
+                    # Written once now, because the system provides memory only when it is written.
                     buffer = self._buffers[name, tensor.dtype] = torch.ones_like(tensor)
                 buffer[: len(tensor)].copy_(tensor)
                 copied += tensor.nbytes
@@ -93,13 +93,13 @@ class EpochProcess(AbstractContextManager["EpochProcess"]):
         )
 
     def send(self, form: str | None, workers: int) -> None:
-        """Ask for epochs, or for everything to be let go of."""
+        """Ask for epochs, or to release everything."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"form": form, "workers": workers}) + "\n")
         self._process.stdin.flush()
 
     def receive(self) -> dict[str, Any]:
-        """The answer, once it is there."""
+        """Wait for the answer."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -108,7 +108,7 @@ class EpochProcess(AbstractContextManager["EpochProcess"]):
         return answer
 
     def pss_bytes(self) -> int:
-        """Memory of the process, what it shares divided by the number of those that share it."""
+        """Memory of the process; shared memory is divided by the number of processes that share it."""
         with open(f"/proc/{self._process.pid}/smaps_rollup", encoding="ascii") as lines:
             return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 
@@ -118,7 +118,7 @@ class EpochProcess(AbstractContextManager["EpochProcess"]):
 
 
 def growth_bytes(pair: list[EpochProcess], readers: int, form: str, workers: int) -> int:
-    """By how much the memory of the first ones grows while they read the same cache, the others without it."""
+    """Growth of memory of the first processes while they read the same cache and the others do not."""
     ask_all(pair, None, workers)
     before = sum(process.pss_bytes() for process in pair[:readers])
     ask_all(pair[:readers], form, workers)
@@ -126,7 +126,7 @@ def growth_bytes(pair: list[EpochProcess], readers: int, form: str, workers: int
 
 
 def ask_all(processes: list[EpochProcess], form: str | None, workers: int) -> None:
-    """The same of several, at the same time."""
+    """Ask several processes at the same time."""
     for process in processes:
         process.send(form, workers)
     for process in processes:
@@ -134,12 +134,12 @@ def ask_all(processes: list[EpochProcess], form: str | None, workers: int) -> No
 
 
 def read_in_processes(rounds: int, workers: int, **options: object) -> tuple[Runs, Growth]:
-    """What second runs tell of their epochs, and by how many bytes one or two processes grow, form by form."""
+    """What second runs report of their epochs, and by how many bytes one or two processes grow, for each form."""
     runs: Runs = {form: [] for form in FORMS}
     growth: Growth = {}
     for turn in track(range(rounds), "second runs", console=console, transient=True):
         with ExitStack() as stack:
-            # Both load everything at once, and then each is the only one to read.
+            # Both load everything at the same time; then they read one after the other.
             pair = [stack.enter_context(EpochProcess(**options)) for _ in FORMS]
             for process in pair:
                 process.receive()
@@ -153,7 +153,7 @@ def read_in_processes(rounds: int, workers: int, **options: object) -> tuple[Run
 
 def memory_growth(pair: list[EpochProcess], form: str, workers: int) -> dict[str, int]:
     """Bytes by which one process grows, with and without threads, and two together."""
-    ask_all(pair, form, workers)  # What malloc takes the first time is no matter of the cache.
+    ask_all(pair, form, workers)  # What malloc takes the first time does not belong to the cache.
     return {
         "one": growth_bytes(pair, 1, form, workers),
         "two": growth_bytes(pair, 2, form, workers),
@@ -162,7 +162,7 @@ def memory_growth(pair: list[EpochProcess], form: str, workers: int) -> dict[str
 
 
 def ready_transfer(form: str, batch_size: int, size: int) -> Transfer:
-    """With the memory for a batch, so that the first epoch is not measured with that of the system's."""
+    """With the memory of one batch allocated, so that the first epoch does not include it."""
     page = torch.ones((batch_size, size, size, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     map_of_batch = torch.ones((batch_size, 1, size, size))
     transfer = Transfer()

@@ -50,7 +50,7 @@ TRANSFORMS = Path(__file__).resolve().parent.parent / "configs" / "transforms" /
 QUICK_EPOCHS = 4
 STEP_SECONDS = 0.02
 AS_FAST = 1.25
-"""Times a cached epoch: the spread of these among themselves."""
+"""Repetitions of a cached epoch, to show their spread."""
 Rounds = dict[str, list[float]]
 
 
@@ -88,7 +88,7 @@ class Course:
         return Passes(loader, batches)
 
     def validation(self, form: str, folder: Path | None = None, **settings: Any) -> Loader:
-        """Our validation batches, from the cache that lives on unless there is another folder."""
+        """Our validation batches, from the persistent cache unless another folder is given."""
         settings = {"cache": "auto", "cache_folder": folder or self.caches} | settings
         return self.load(validation_dataset(self.data, self.split, self.size, form, **settings))
 
@@ -107,7 +107,7 @@ class Course:
 
 
 def cold_epoch(course: Course, form: str, memory: int, **decode: str) -> float:
-    """An epoch that fills a cache of its own, on a machine with so much memory at hand."""
+    """An epoch that fills its own cache, with this much memory available."""
     folder = Path(tempfile.mkdtemp(dir=course.caches))
     try:
         loader = course.validation(form, folder, image_loading_config=decode)
@@ -120,13 +120,13 @@ def cold_epoch(course: Course, form: str, memory: int, **decode: str) -> float:
 
 
 def uncached_epoch(batches: Iterable[Batch], memory: int) -> float:
-    """An epoch of the reference, with the same memory at hand."""
+    """An epoch of the reference, with the same memory available."""
     measure.touch_memory(memory)
     return epoch_seconds(batches)
 
 
 def quick_epoch(batches: Iterable[Any], consume: Callable[[Batch], object] | None = None) -> float:
-    """The fastest of a few epochs that take next to nothing."""
+    """The fastest of a few very short epochs."""
     return min(epoch_seconds(batches, consume) for _ in range(QUICK_EPOCHS))
 
 
@@ -160,14 +160,14 @@ def _contenders_of(form: str, course: Course, transfer: Transfer, sizes: Sizes) 
 
 
 def fill_cache(course: Course, form: str) -> Sizes:
-    """Fill the cache that lives on; nothing of it stays mapped here."""
+    """Fill the persistent cache; nothing of it stays mapped here."""
     loader, transfer = course.validation(form), Transfer()
     copied = [transfer(batch) for batch in loader if batch]
     return Sizes(sum(copied), max(copied), loader.dataset.cache.store().used_bytes)
 
 
 def compare_rounds(rounds: Rounds) -> list[Goal]:
-    """Ratios of what took turns."""
+    """Ratios of the contenders."""
     best = {name: min(figures) for name, figures in rounds.items()}
 
     def faster(name: str, baseline: str, contender: str, target: float | None = None) -> Goal:
@@ -194,7 +194,7 @@ def compare_rounds(rounds: Rounds) -> list[Goal]:
             at_most=True,
         ),
         faster("training epoch with augmentation, cache warm", "reference, training", "training", 6),
-        Goal("waiting of a consumer that takes 20 ms a batch", theirs, ["", ""], waits, 1, at_most=True, unit=" %"),
+        Goal("waiting of a consumer of 20 ms per batch", theirs, ["", ""], waits, 1, at_most=True, unit=" %"),
     ]
 
 
@@ -229,7 +229,7 @@ def in_seconds(seconds: float) -> str:
 
 
 def show_limits(course: Course, copies: dict[str, float], sizes: dict[str, Sizes]) -> None:
-    """What the hardware allows, and of which size the pages are."""
+    """What the hardware allows, and the sizes of the pages."""
     source = validation_dataset(course.data, course.split, course.size, "float").source
     encoded = [source.read(index).encoded for index in range(len(source))]
     headers = [read_header(data, "", 10**9) for data in encoded]
@@ -278,7 +278,7 @@ def main() -> int:
     parser.add_argument("--train-split", default="train", help="split to train on (default: train)")
     for name, value, what in (
         ("size", 640, "side of the letterboxed page"),
-        ("batch-size", 16, "pages a batch"),
+        ("batch-size", 16, "pages per batch"),
         ("workers", 2, "threads, or processes of the reference"),
     ):
         parser.add_argument(f"--{name}", type=int, default=value, help=f"{what} (default: {value})")

@@ -39,12 +39,12 @@ def main() -> int:
     add_data_options(parser, rounds=5)
     parser.add_argument("--size", type=int, default=640, help="side of the maps (default: 640)")
     options = parser.parse_args()
-    # The same chances for both: one thread, and malloc that keeps freed pages.
+    # The same conditions for both: one thread, and malloc that keeps freed pages.
     cv2.setNumThreads(1)
     keep_freed_memory()
     size = options.size
     pages = letterboxed_polygons(data_or_synthetic(options.data), options.split, size)
-    # The reference knows no smallest text; for equal work, neither does the kernel here.
+    # The reference has no minimum text size; for equal work, neither does the kernel here.
     targets = Targets(min_text_size=0)
     prob_differs, largest_gap = 0, 0.0
     for polygons in pages:

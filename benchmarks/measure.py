@@ -1,4 +1,4 @@
-"""Side-by-side timing: contenders take turns in one process, and the fastest round of each counts."""
+"""Side-by-side timing: contenders alternate in one process, and the fastest round of each counts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def take_turns(contenders: dict[str, Callable[[], object]], rounds: int) -> dict
 
 
 def show(title: str, best: dict[str, float], pages: int, baseline: str) -> None:
-    """One row a contender: time, throughput, and how many times the baseline's speed."""
+    """One row per contender: time, throughput, and how many times the baseline's speed."""
     table = Table(title=title, title_justify="left")
     table.add_column("contender")
     for heading in ("ms a page", "pages/s", f"times {baseline}"):
@@ -84,7 +84,7 @@ def show(title: str, best: dict[str, float], pages: int, baseline: str) -> None:
 
 
 def time_rounds(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """What each contender tells of each of its rounds; they take turns, and an unmeasured round comes first."""
+    """What each contender reports for each of its rounds; they alternate, after one unmeasured round."""
     told: dict[str, list[float]] = {name: [] for name in contenders}
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("rounds", total=(rounds + 1) * len(contenders))
@@ -98,7 +98,7 @@ def time_rounds(contenders: dict[str, Callable[[], float]], rounds: int) -> dict
 
 @dataclass(frozen=True)
 class Goal:
-    """A figure of each form of the same thing, and how large it must be, or may be."""
+    """A figure for each form of the same thing, with its lower or upper bound."""
 
     name: str
     baseline: str
@@ -109,13 +109,13 @@ class Goal:
     unit: str = " x"
 
     def is_met(self, form: int) -> bool:
-        """Whether one of the forms reaches the target; one that was not set is reached."""
+        """Whether one of the forms reaches the target; True if no target is set."""
         if self.target is None:
             return True
         return self.figures[form] <= self.target if self.at_most else self.figures[form] >= self.target
 
     def show(self, figure: float) -> str:
-        """With as many digits as tell something."""
+        """With the significant digits only."""
         return f"{figure:.{0 if abs(figure) >= 20 else 2 if abs(figure) < 2 else 1}f}{self.unit}"
 
     @property
@@ -125,7 +125,7 @@ class Goal:
 
 
 def show_goals(title: str, forms: Sequence[str], goals: Sequence[Goal]) -> None:
-    """One row a goal, and what is missed in one line."""
+    """One row per goal, and one line about those missed."""
     table = Table(title=title, title_justify="left", show_lines=True)
     table.add_column("")
     table.add_column("against", justify="right", no_wrap=True)
@@ -145,7 +145,7 @@ def show_goals(title: str, forms: Sequence[str], goals: Sequence[Goal]) -> None:
 
 
 def waiting_percent(batches: Iterable[object], step_seconds: float, epochs: int) -> float:
-    """Share of its time that a consumer waits which takes so long for a batch; start and end of each epoch count."""
+    """Share of its time that a consumer with this time per batch waits, including the start and end of each epoch."""
     waited, begun = 0.0, time.perf_counter()
     for _ in range(epochs):
         asked = time.perf_counter()
@@ -155,7 +155,7 @@ def waiting_percent(batches: Iterable[object], step_seconds: float, epochs: int)
             waited += time.perf_counter() - asked
             if following is None:
                 break
-            # As in a loop, the batch before is let go of here: the consumer's time, but no waiting.
+            # As in a loop, the previous batch is released here: the consumer's time, not waiting.
             batch = following
             time.sleep(step_seconds)
             asked = time.perf_counter()
@@ -181,7 +181,7 @@ def copy_seconds(source: NDArray[np.uint8], target: NDArray[np.uint8]) -> float:
 
 
 def decode_seconds(encoded: list[bytes], headers: list[Header], size: int, threads: int) -> float:
-    """Decode every page at the scale that it is needed at, and nothing else."""
+    """Only decode every page, at the scale that is needed."""
     from ocr.pipeline.decode import decode_pixels
 
     with ThreadPoolExecutor(threads) as pool:

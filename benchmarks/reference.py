@@ -94,7 +94,7 @@ def fixed_transform(size: int) -> A.Compose:
 
 
 def random_transform(size: int) -> A.Compose:
-    """The augmentation of configs/transforms/base.yaml, as far as Albumentations has it.
+    """The augmentation of configs/transforms/base.yaml, as far as Albumentations supports it.
 
     Rotation and scale, each on half of the pages, are one warp on three quarters of them, which spares it a pass over
     the pixels; its crop knows nothing of words.
@@ -185,7 +185,7 @@ def _is_on_page(polygon: Array, width: int, height: int) -> bool:
 
 
 def reference_collate(items: list[dict[str, Any]]) -> dict[str, Any]:
-    """Tensors stacked, in a worker process straight into shared memory; everything else listed."""
+    """Tensors stacked, in a worker process directly in shared memory; everything else as lists."""
     stacked = {name: default_collate([item[name] for item in items]) for name in ("image", "prob_map", "thresh_map")}
     return {
         "images": stacked["image"],
@@ -197,7 +197,7 @@ def reference_collate(items: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def reference_loader(dataset: ReferenceDataset, workers: int, **settings: Any) -> DataLoader[dict[str, Any]]:
-    """Torch's loader with workers that live on: neither their start nor the loss of their caches counts."""
+    """Torch's loader with persistent workers: neither their start nor the loss of their caches counts."""
     return DataLoader(
         dataset,
         num_workers=workers,
@@ -208,7 +208,7 @@ def reference_loader(dataset: ReferenceDataset, workers: int, **settings: Any) -
 
 
 class Passes:
-    """A loader whose batches are in another order in every pass."""
+    """A loader with another order in every pass."""
 
     def __init__(self, loader: DataLoader[dict[str, Any]], batches: Any) -> None:
         self._loader, self._batches = loader, batches
@@ -219,7 +219,7 @@ class Passes:
 
 
 def compare_batches(theirs: Iterable[dict[str, Any]], ours: Iterable[Any]) -> str:
-    """In which of their pages and pixels two loaders differ; a ValueError where not even shapes and types agree."""
+    """In which pages and pixels two loaders differ; a ValueError if shapes or types differ."""
     equal = pages = differing = 0
     gap = 0.0
     for batch, own in zip(theirs, ours, strict=True):

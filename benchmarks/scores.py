@@ -22,7 +22,7 @@ Page = tuple[NDArray[np.float32], NDArray[np.float32], list[str], list[str], lis
 
 
 def receipt_page(boxes: int, seed: int) -> Page:
-    """A page in two columns and what a detector makes of it: most words near, some split, merged, missed or misread."""
+    """A page in two columns and what a detector finds: most words, some split, merged, missed or misread."""
     rng = np.random.default_rng(seed)
     lines = np.arange(boxes) // 2
     x, y = 30 + np.arange(boxes) % 2 * 330 + rng.uniform(0, 30, boxes), 20 + lines * 24 + rng.uniform(0, 2, boxes)
@@ -43,7 +43,7 @@ def receipt_page(boxes: int, seed: int) -> Page:
 
 
 def shapely_counts(dets: NDArray[np.float32], gts: NDArray[np.float32], ignore: list[bool]) -> tuple[int, int]:
-    """Matches and counted detections by the protocol, as evaluation scripts write it: everything meets everything."""
+    """Matches and counted detections by the protocol, as evaluation scripts do it: every pair is compared."""
     det_shapes = [shapely.Polygon(quad.reshape(4, 2)) for quad in dets]
     gt_shapes = [shapely.Polygon(quad.reshape(4, 2)) for quad in gts]
     ignored = [shape for shape, flag in zip(gt_shapes, ignore, strict=True) if flag]

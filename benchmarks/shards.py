@@ -44,7 +44,7 @@ KINDS = {"raw shards": {}, "ready shards": {"ready": True}, "ready batches": {"r
 
 
 def write_shards(dataset: Any, folder: Path, shards: int, batch_size: int) -> dict[str, str]:
-    """One pattern a kind of shards."""
+    """One pattern per kind of shards."""
     patterns = {}
     for name, options in KINDS.items():
         out = folder / name.replace(" ", "-")
@@ -100,7 +100,7 @@ def plain_webdataset(pattern: str, work: Callable[[dict[str, Any]], Item], batch
 
 
 def goals(best: dict[str, float], pages: int) -> list[Goal]:
-    """What the issue of shards is about."""
+    """The ratios that shards are judged by."""
     show = lambda name: f"{pages / best[name]:.0f} pages/s"  # noqa: E731
 
     def against(text: str, name: str, other: str, target: float) -> Goal:
@@ -119,7 +119,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     measure.add_data_options(parser, rounds=7)
     parser.add_argument("--size", type=int, default=640, help="side of the letterboxed page (default: 640)")
-    parser.add_argument("--batch-size", type=int, default=16, help="pages a batch (default: 16)")
+    parser.add_argument("--batch-size", type=int, default=16, help="pages per batch (default: 16)")
     parser.add_argument("--workers", type=int, default=2, help="threads, or processes of webdataset (default: 2)")
     parser.add_argument("--json", type=Path, default=None, help="write the figures here too")
     options = parser.parse_args()

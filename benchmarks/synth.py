@@ -1,4 +1,4 @@
-"""Pages a second of the receipt generator on one core: render, degrade, encode. `python benchmarks/synth.py`"""
+"""Pages per second of the receipt generator on one core: render, degrade, encode. `python benchmarks/synth.py`"""
 
 import argparse
 import time
