@@ -91,7 +91,7 @@ def check_ocr(words: list[str]) -> None:
     while words and words[0] in getattr(command, "commands", {}):
         path.append(words[0])
         command, words = command.commands[words[0]], words[1:]
-    assert path[1:] or not words, f"ocr has no command {words[0]}"
+    assert path[1:] or not words or words[0].startswith("--"), f"ocr has no command {words[0]}"
     options = {option for parameter in command.params for option in [*parameter.opts, *parameter.secondary_opts]}
     for word in words:
         option = word.partition("=")[0]
