@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -16,24 +16,28 @@ from ocr.advisor.commands.bench import bench
 from ocr.advisor.commands.profile import EXAMPLES as PROFILE_EXAMPLES
 from ocr.advisor.commands.profile import profile
 from ocr.advisor.commands.report import report
+from ocr.exit_status import one_line_errors
 from ocr.tools.cache.command import app as cache_app
 from ocr.tools.convert.command import convert
 from ocr.tools.engine import ENGINE_HELP
 
+PROJECT, TRAINING, SPEED, STORAGE = "Your data", "Training", "What takes how long", "Preparing ahead"
+HELP_OPTIONS = ["-h", "--help"]
+
 app = typer.Typer(
     name="ocr",
-    help="GlyphFeed: the fastest way to train a text detector.",
-    epilog="Start with: ocr synth data/demo, then ocr doctor data/demo, then ocr preview data/demo preview.png",
+    help="GlyphFeed: train text detectors without waiting for data.",
+    epilog="First steps: ocr synth data/demo, then ocr doctor data/demo, then ocr train experiment=demo. "
+    "Your own settings: ocr init DIR",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": HELP_OPTIONS},
 )
-app.add_typer(cache_app, name="cache")
 
 
 def _examples(*commands: str) -> str:
-    return "Examples: " + "   |   ".join(commands)
+    return "\n\n".join(["Examples:", *commands])
 
 
 def _show_version(wanted: bool) -> None:
@@ -50,15 +54,29 @@ def _root(
 ) -> None: ...
 
 
-@app.command(epilog=_examples("ocr synth data/demo", "ocr synth pages --train 1000 --val 100 --seed 7"))
+@app.command(rich_help_panel=PROJECT, epilog=_examples("ocr init receipts"))
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the project; made if it does not exist.")],
+) -> None:
+    """Write a small project: your own configs with comments, and how to run them. Replaces no file."""
+    from ocr.tools.init import write_project
+
+    for file in write_project(folder):
+        typer.echo(f"written: {file}")
+    typer.echo(f"next: {folder / 'README.md'} says how to train")
+
+
+@app.command(
+    rich_help_panel=PROJECT, epilog=_examples("ocr synth data/demo", "ocr synth pages --train 1000 --val 100 --seed 7")
+)
 def synth(
     out: Annotated[Path, typer.Argument(help="Folder for images/<split>/ and jsons/<split>.json.")],
     train: Annotated[int, typer.Option(help="Pages to train on.")] = 64,
     val: Annotated[int, typer.Option(help="Pages to validate on.")] = 24,
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 0,
     megapixels: Annotated[tuple[float, float], typer.Option(help="Smallest and largest page.")] = (0.5, 12.0),
-    workers: Annotated[int | None, typer.Option(help="Processes; default: one a core.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the pages that are there.")] = False,
+    workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing pages.")] = False,
 ) -> None:
     """Make synthetic receipts with exact polygons."""
     from ocr.tools.synth import synthesize
@@ -70,7 +88,10 @@ def synth(
     )
 
 
-@app.command(epilog=_examples("ocr doctor data/demo", "ocr doctor DIR --html report.html --fix repaired"))
+@app.command(
+    rich_help_panel=PROJECT,
+    epilog=_examples("ocr doctor data/demo", "ocr doctor DIR --html report.html --fix repaired"),
+)
 def doctor(
     data: Annotated[Path, typer.Argument(help="Dataset: images/<split>/ and jsons/<split>.json.")],
     annotation_path: Annotated[
@@ -80,23 +101,25 @@ def doctor(
     annotation_format: Annotated[str, typer.Option(help="Format of the annotation.")] = "auto",
     annotation_frame: Annotated[str, typer.Option(help="Frame of polygons on EXIF pages: auto|upright|raw.")] = "auto",
     size: Annotated[int, typer.Option(help="Side of the letterboxed page, for tiny text.")] = 640,
-    min_text_size: Annotated[float, typer.Option(help="Shortest side of text that is learnt, in pixels.")] = 2.0,
-    max_pixels: Annotated[int | None, typer.Option(help="Largest page; more is refused as a bomb.")] = None,
+    min_text_size: Annotated[float, typer.Option(help="Text with a shorter side is not learnt, in pixels.")] = 2.0,
+    max_pixels: Annotated[
+        int | None, typer.Option(help="Pages with more pixels are refused as decompression bombs.")
+    ] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Decode every page instead of reading headers.")] = False,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the findings here (- for the screen).")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with the offenders drawn.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page that draws what is wrong.")] = None,
     fix: Annotated[
         Path | None, typer.Option(help="Write a repaired copy of the annotations below this folder.")
     ] = None,
     engine: Annotated[str, typer.Option(help=ENGINE_HELP)] = "local",
     workers: Annotated[int | None, typer.Option(help="Threads, or CPUs of Ray; default: all.")] = None,
 ) -> None:
-    """List what is wrong with a dataset; exit status 1 where something is.
+    """List what is wrong with a dataset; the exit status is 1 if something is.
 
-    Errors break training or teach something wrong, warnings lose or distort single words or pages: both make the exit
-    status 1. Notes (tiny text, ambiguous frames, pages without words, stray files) are handled by training.
+    Errors break training or teach something wrong; warnings lose or distort single words or pages. Both make the exit
+    status 1. Training handles notes (tiny text, ambiguous frames, pages without words, stray files).
     """
     from rich.console import Console
 
@@ -135,16 +158,17 @@ def doctor(
 
 @app.command(
     "convert-annotations",
+    rich_help_panel=PROJECT,
     epilog=_examples("ocr convert-annotations Label.txt jsons/train.json", "ocr convert-annotations gt/ val.json"),
 )
 def convert_annotations(
-    source: Annotated[Path, typer.Argument(help="Annotation file, or folder of one file an image.")],
+    source: Annotated[Path, typer.Argument(help="Annotation file, or folder with one file per image.")],
     target: Annotated[Path, typer.Argument(help="Native JSON to write.")],
     annotation_format: Annotated[
         str, typer.Option("--format", help="auto, native, icdar2015, icdar2013, total_text, ctw1500, coco or paddle.")
     ] = "auto",
     image_path: Annotated[Path | None, typer.Option(help="Folder of the images, to find their names.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the target if it is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
 ) -> None:
     """Write the native JSON from any known annotation format."""
     from ocr.tools.convert_annotations import convert_annotations as convert
@@ -155,25 +179,19 @@ def convert_annotations(
         typer.secho(f"{done.missing} of the pages have no image in {image_path}", fg="yellow", err=True)
 
 
-app.command(epilog=_examples(*PROFILE_EXAMPLES))(profile)
-app.command(epilog=_examples(*BENCH_EXAMPLES))(bench)
-app.command(epilog=_examples("ocr advise dataset_base_path=DIR", "ocr advise --step-ms 60 --apply --html advice.html"))(
-    advise
+@app.command(
+    rich_help_panel=PROJECT,
+    epilog=_examples("ocr preview data/demo preview.png", "ocr preview DIR train.png --split train --pages 4"),
 )
-app.command(epilog=_examples("ocr report advice.json --out report.html", "ocr report bench.json profile.json"))(report)
-app.command(epilog=_examples("ocr convert DIR shards", "ocr convert DIR shards --split val --ready --verify"))(convert)
-
-
-@app.command(epilog=_examples("ocr preview data/demo preview.png", "ocr preview DIR train.png --split train --pages 4"))
 def preview(
     data: Annotated[Path, typer.Argument(help="Dataset: images/<split>/ and jsons/<split>.json.")],
     out: Annotated[Path, typer.Argument(help="PNG to write.")],
     split: Annotated[str, typer.Option(help="Split to show; train is augmented.")] = "val",
     pages: Annotated[int, typer.Option(help="How many pages.")] = 3,
     size: Annotated[int, typer.Option(help="Side of the letterboxed page.")] = 640,
-    seed: Annotated[int, typer.Option(help="Of the augmentation.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the augmentation.")] = 0,
 ) -> None:
-    """Draw pages as the model gets them: polygons, probability map, threshold map, what counts in the loss."""
+    """Draw pages as the model sees them: polygons, probability map, threshold map, what the loss counts."""
     from ocr.tools.preview import draw_preview
 
     for reason in draw_preview(data, out, split=split, pages=pages, size=size, seed=seed):
@@ -181,55 +199,89 @@ def preview(
     typer.echo(f"drawn: {out}")
 
 
-_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
+_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": HELP_OPTIONS}
 
 
-def _run_job(job: str, overrides: list[str]) -> None:
-    """Become the runner of a job, so that `ocr train` is `python runners/train.py` in every respect."""
-    from ocr.errors import ConfigError
-
-    runner = Path(__file__).resolve().parent.parent / "runners" / f"{job}.py"
-    if not runner.is_file():
-        raise ConfigError(f"{runner} is not there: `ocr {job}` needs a checkout of the repository, installed editable")
-    os.execv(sys.executable, [sys.executable, str(runner), *overrides])
+def _become(job: str, overrides: list[str]) -> NoReturn:
+    """Replace this process with the job's, which distributed training starts again as `python -m ocr.jobs.<job>`."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", f"ocr.jobs.{job}", *overrides])
 
 
-@app.command(context_settings=_OVERRIDES, epilog=_examples("ocr train dataset_base_path=DIR model=lite"))
+@app.command(
+    rich_help_panel=TRAINING,
+    context_settings=_OVERRIDES,
+    options_metavar="KEY=VALUE...",
+    epilog=_examples(
+        "ocr train dataset_base_path=DIR model=lite trainer.max_epochs=20",
+        "ocr train data=webdataset dataset_base_path=DIR",
+        "ocr train resume=outputs/DAY/TIME/checkpoints/last.ckpt",
+        "ocr train --cfg job",
+    ),
+)
 def train(context: typer.Context) -> None:
-    """Train a detector: KEY=VALUE as in configs/train.yaml."""
-    _run_job("train", context.args)
+    """Train a detector.
+
+    Takes settings as KEY=VALUE; `--cfg job` shows all of them. Configs in ./configs, or in `--config-dir DIR`, come
+    before those of the package.
+    """
+    _become("train", context.args)
 
 
-@app.command(context_settings=_OVERRIDES, epilog=_examples("ocr test checkpoint_path=best.ckpt dataset_base_path=DIR"))
+@app.command(
+    rich_help_panel=TRAINING,
+    context_settings=_OVERRIDES,
+    options_metavar="KEY=VALUE...",
+    epilog=_examples("ocr test checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt dataset_base_path=DIR"),
+)
 def test(context: typer.Context) -> None:
-    """Score a checkpoint: KEY=VALUE as in configs/test.yaml."""
-    _run_job("test", context.args)
+    """Score a checkpoint. Takes the KEY=VALUE of `ocr train`."""
+    _become("test", context.args)
 
 
-@app.command(context_settings=_OVERRIDES, epilog=_examples("ocr predict checkpoint_path=best.ckpt images=FOLDER"))
+@app.command(
+    rich_help_panel=TRAINING,
+    context_settings=_OVERRIDES,
+    options_metavar="KEY=VALUE...",
+    epilog=_examples("ocr predict checkpoint_path=best.ckpt images=FOLDER out=predictions"),
+)
 def predict(context: typer.Context) -> None:
-    """Find the text of a folder of images: KEY=VALUE as in configs/predict.yaml."""
-    _run_job("predict", context.args)
+    """Find the text on a folder of images: JSON, CSV and drawn pages. Takes the KEY=VALUE of `ocr train`."""
+    _become("predict", context.args)
 
 
-@app.command(context_settings=_OVERRIDES, epilog=_examples("ocr sweep checkpoint_path=best.ckpt dataset_base_path=DIR"))
+@app.command(
+    rich_help_panel=TRAINING,
+    context_settings=_OVERRIDES,
+    options_metavar="KEY=VALUE...",
+    epilog=_examples("ocr sweep checkpoint_path=best.ckpt dataset_base_path=DIR"),
+)
 def sweep(context: typer.Context) -> None:
-    """Find the best settings of the boxes of a checkpoint: KEY=VALUE as in configs/sweep.yaml."""
-    _run_job("sweep", context.args)
+    """Find the best settings for the boxes of a checkpoint. Takes the KEY=VALUE of `ocr train`."""
+    _become("sweep", context.args)
 
 
-def main() -> None:
-    """Run the command; a known error is one line, not a traceback."""
-    from ocr.errors import GlyphFeedError
+app.command(rich_help_panel=SPEED, epilog=_examples(*PROFILE_EXAMPLES))(profile)
+app.command(rich_help_panel=SPEED, epilog=_examples(*BENCH_EXAMPLES))(bench)
+app.command(
+    rich_help_panel=SPEED,
+    epilog=_examples("ocr advise dataset_base_path=DIR", "ocr advise --step-ms 60 --apply --html advice.html"),
+)(advise)
+app.command(
+    rich_help_panel=SPEED,
+    epilog=_examples("ocr report advice.json --out report.html", "ocr report bench.json profile.json"),
+)(report)
+app.command(
+    rich_help_panel=STORAGE,
+    epilog=_examples("ocr convert DIR DIR/shards", "ocr convert DIR SHARDS --split val --ready --verify"),
+)(convert)
+app.add_typer(cache_app, name="cache", rich_help_panel=STORAGE)
 
-    try:
-        app()
-    except (GlyphFeedError, OSError) as error:
-        typer.secho(f"error: {error}", fg="red", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        typer.secho("interrupted", fg="yellow", err=True)
-        sys.exit(130)
+
+def main(*words: str) -> None:
+    """Run the command line, with these words before its arguments."""
+    with one_line_errors():
+        app([*words, *sys.argv[1:]], prog_name="ocr")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,9 @@
-"""Epochs of the data path, configuration by configuration, as `ocr bench` measures them.
-
-python scripts/benchmark_validation.py                                 # the demo's data
-python scripts/benchmark_validation.py --list                          # the names of the configurations
-python scripts/benchmark_validation.py dataset_base_path=DIR --only "disk,tensor cache,dali" --rounds 5
-python scripts/benchmark_validation.py dataset_base_path=DIR --split train --csv bench.csv --json bench.json
-"""
-
+# Epochs of the data path in one configuration after the other: python scripts/benchmark_validation.py --list
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ocr.advisor.commands.bench import bench
-from ocr.advisor.commands.standalone import run_alone
+from ocr.cli import main
 
 if __name__ == "__main__":
-    run_alone(bench)
+    main("bench")

@@ -53,10 +53,25 @@ def composed_small(composed: DictConfig) -> DictConfig:
 
 
 @pytest.mark.parametrize("file", sorted(CONFIGS.rglob("*.yaml")), ids=lambda file: str(file.relative_to(CONFIGS)))
-def test_every_key_has_a_comment(file):
+def test_every_value_has_a_comment_that_says_something(file):
     for number, line in enumerate(file.read_text().splitlines(), 1):
-        if re.match(r"\s*(- )?[\w/]+:(\s|$)", line) and not line.startswith("defaults:"):
-            assert "#" in line, f"{file}:{number}: {line.strip()}"
+        value = re.match(r"\s*(- )?(?!_target_)[\w/]+:\s+(?!\$\{|#)\S", line)
+        assert "#" in line or not value, f"{file}:{number}: {line.strip()}"
+        assert not re.search("see above|as above|see configs|as for", line), f"{file}:{number}: {line.strip()}"
+        assert len(line) <= 120, f"{file}:{number}: {line.strip()}"
+
+
+def test_every_setting_of_a_split_is_shown_and_can_be_set_for_it_alone(synthetic):
+    composed = config(synthetic, "datasets.val_dataset.preload_images=true", "dataloaders.val_dataloader.batch_size=3")
+    train, val = composed.datasets.train_dataset, composed.datasets.val_dataset
+    assert set(train) == set(val) == set(composed.datasets.test_dataset)
+    assert {"image_path", "transform", "preload_images", "cache_max_bytes", "use_stored_maps"} <= set(val)
+    assert (train.preload_images, val.preload_images) == (False, True)
+    assert {name: loader.batch_size for name, loader in composed.dataloaders.items()} == {
+        "train_dataloader": 16,
+        "val_dataloader": 3,
+        "test_dataloader": 16,
+    }
 
 
 def test_settings_reach_the_stages_they_are_for(synthetic):

@@ -25,7 +25,7 @@ RANKS = [
     {"pipeline", "models", "evaluation"},
     {"formats"},
     {"geometry"},
-    {"atomic", "checks", "malloc", "mapped_file", "optional", "units"},
+    {"atomic", "checks", "exit_status", "malloc", "mapped_file", "optional", "units"},
     {"errors", "system"},
 ]
 

@@ -2,27 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from ocr.errors import ConfigError
+from ocr.errors import ConfigError, near_names
+from ocr.jobs.config_folders import CONFIGS, own_folders
 
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+MAX_ELSEWHERE = 3
+"""Settings of the same name in other groups that an error lists."""
 
 
-def compose_training(overrides: Sequence[str], command: str) -> DictConfig:
+def compose_training(overrides: Sequence[str], command: str = "") -> DictConfig:
     """The config that `ocr train` has with these overrides, for another command."""
-    if not (CONFIGS / "train.yaml").is_file():
-        raise ConfigError(
-            f"{CONFIGS / 'train.yaml'} is not there: `{command}` needs a checkout of the repository, installed editable"
-        )
+    with own_configs_first(), explained_errors(), initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        return compose("train", list(overrides))
+
+
+class OwnConfigs(SearchPathPlugin):
+    """Puts the user's folders of configs before the package's; Hydra itself puts `--config-dir` behind it."""
+
+    active = False
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        for folder in own_folders() if self.active else []:
+            search_path.prepend("own", f"file://{folder}", anchor="main")
+
+
+@contextmanager
+def own_configs_first() -> Iterator[None]:
+    """What Hydra composes meanwhile may come from the user's folders of configs."""
+    Plugins.instance().register(OwnConfigs)
+    OwnConfigs.active = True
     try:
-        with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-            return compose("train", list(overrides))
+        yield
+    finally:
+        OwnConfigs.active = False
+
+
+@contextmanager
+def explained_errors() -> Iterator[None]:
+    """Hydra's errors as a ConfigError of one line that names the setting and those that are near."""
+    try:
+        yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(f"{' '.join(overrides)}: {error}") from error
+        raise ConfigError(explain(error)) from error
+
+
+def explain(error: Exception) -> str:
+    """One line about an error of Hydra or OmegaConf, without search paths."""
+    cause = error.__cause__
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
+        group, _, name = str(error.missing_cfg_file).rpartition("/")
+        return f"{group}={name}: {near_names(name, list(error.options))}"
+    if isinstance(error, OverrideParseException):
+        return f"{error.override} is not of the form KEY=VALUE, such as trainer.max_epochs=5 ({_first_lines(error)})"
+    if isinstance(cause, OmegaConfBaseException) and isinstance(cause.parent_node, DictConfig):
+        return _explain_unknown_key(str(cause.full_key), str(cause.key), cause.parent_node)
+    return _first_lines(error)
+
+
+def _explain_unknown_key(full_key: str, key: str, parent: DictConfig) -> str:
+    elsewhere = [path for path in _paths(parent._get_root()) if path.rpartition(".")[2] == key][:MAX_ELSEWHERE]
+    hint = f"did you mean {' or '.join(elsewhere)}?" if elsewhere else near_names(key, [str(name) for name in parent])
+    return f"{full_key} is not a setting: {hint} (to add it all the same: +{full_key}=VALUE)"
+
+
+def _paths(node: Any, prefix: str = "") -> Iterator[str]:
+    """Every dotted key; interpolations are not followed."""
+    for name in node:
+        yield f"{prefix}{name}"
+        child = node._get_node(name)
+        if isinstance(child, DictConfig) and not (child._is_none() or child._is_interpolation()):
+            yield from _paths(child, f"{prefix}{name}.")
+
+
+def _first_lines(error: Exception) -> str:
+    """The message in one line, without the link to Hydra's documentation and the list of search paths."""
+    lines = []
+    for line in str(error).splitlines():
+        if line.startswith(("Config search path", "See https://")):
+            break
+        if line.strip(" ^"):
+            lines.append(line.strip())
+    return "; ".join(lines) or type(error).__name__

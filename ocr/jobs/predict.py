@@ -21,6 +21,7 @@ from ocr.datasets.build import make
 from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError
 from ocr.evaluation.boxes import BoxPool, Detections
+from ocr.jobs.run import run_job
 from ocr.jobs.train import trained_module
 from ocr.loader.loader import Loader
 from ocr.pipeline.batch import Batch
@@ -108,3 +109,12 @@ def _draw(folder: Path, found: dict[str, tuple[Batch, int, Detections]], dataset
     for name, (*_, detections) in track(found.items(), "drawing", transient=True):
         page = upright.page(indices[name]).image
         write_picture((folder / name).with_suffix(".jpg"), draw_page(page, detections))
+
+
+def main() -> None:
+    """`ocr predict`."""
+    run_job("predict", predict)
+
+
+if __name__ == "__main__":
+    main()

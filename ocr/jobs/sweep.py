@@ -24,6 +24,7 @@ from ocr.errors import ConfigError
 from ocr.evaluation import HmeanIoU
 from ocr.evaluation.boxes import BoxesFromMap
 from ocr.geometry.polygons import Polygons
+from ocr.jobs.run import run_job
 from ocr.jobs.train import trained_module
 from ocr.training.module import truth_on_page
 
@@ -142,3 +143,12 @@ def write_best(path: Path, best: dict[str, float], hmean: float) -> None:
     lines += [f"  {name}: {value:g}" for name, value in best.items()]
     with replacing(path) as stream:
         stream.write(("\n".join(lines) + "\n").encode())
+
+
+def main() -> None:
+    """`ocr sweep`."""
+    run_job("sweep", sweep)
+
+
+if __name__ == "__main__":
+    main()

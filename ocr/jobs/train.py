@@ -1,4 +1,4 @@
-"""What the runners and `ocr train|test|predict` do with a config."""
+"""Train: from a config to `checkpoints/best.ckpt`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from rich.table import Table
 
 from ocr.datasets.build import make
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError
-from ocr.training.callbacks.data_report import describe
+from ocr.jobs.run import run_job
 from ocr.training.module import OCRPLModule
 
 
@@ -41,30 +40,6 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
 
 
-def test(config: DictConfig, console: Console) -> dict[str, float]:
-    """Score a checkpoint on `datasets.test_dataset`."""
-    module = trained_module(config)
-    data = OCRDataModule(config)
-    if not data.dataset("test").source.annotated:
-        raise ConfigError(
-            "datasets.test_dataset.annotation_path is null: there is nothing to score against. Give it, or predict: "
-            "python runners/predict.py checkpoint_path=... images=FOLDER"
-        )
-    trainer = build_trainer(config, training=False)
-    trainer.test(module, datamodule=data, verbose=False)
-    scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    if trainer.is_global_zero:
-        table = Table(title=f"{config.checkpoint_path} on {data.dataset('test').source.location}", title_justify="left")
-        table.add_column("score")
-        table.add_column("value", justify="right")
-        for name, value in scores.items():
-            table.add_row(name.removeprefix("val/"), f"{value:.4f}")
-        console.print(table)
-        dataset = data.dataset("test")
-        console.print(describe(dataset, dataset.ledger.totals()), highlight=False, soft_wrap=True)
-    return scores
-
-
 def build_module(config: DictConfig) -> OCRPLModule:
     """The detector, its loss and its scores."""
     return OCRPLModule(
@@ -79,7 +54,7 @@ def build_module(config: DictConfig) -> OCRPLModule:
 
 
 def build_trainer(config: DictConfig, training: bool = True) -> lightning.Trainer:
-    """Lightning's trainer with the callbacks and loggers of the config; without them where nothing is trained."""
+    """Lightning's trainer with the callbacks and loggers of the config; without them if nothing is trained."""
     callbacks = [make(node, f"callbacks.{name}") for name, node in config.callbacks.items() if node] if training else []
     loggers: Any = [make(node, f"logger.{name}") for name, node in config.logger.items() if node] if training else False
     trainer: lightning.Trainer = make(
@@ -97,24 +72,35 @@ def trained_module(config: DictConfig) -> OCRPLModule:
     """The module of a config with the weights of `checkpoint_path`, in the architecture of the checkpoint."""
     path = _existing(config.checkpoint_path, "checkpoint_path")
     if path is None:
-        raise ConfigError("checkpoint_path is not set. Give the file that training left: checkpoint_path=.../best.ckpt")
+        raise ConfigError(
+            "checkpoint_path is not set. Set it to a file that `ocr train` wrote: checkpoint_path=.../best.ckpt"
+        )
     module = build_module(config)
     load_checkpoint(module, path)
     return module
 
 
 def load_checkpoint(module: OCRPLModule, path: str | None) -> None:
-    """Take the weights of a checkpoint; a ConfigError where it is of another architecture."""
+    """Load the weights of a checkpoint; a ConfigError if it has another architecture."""
     try:
         checkpoint = torch.load(str(path), map_location="cpu", weights_only=True)
         weights = checkpoint["state_dict"]
     except (OSError, RuntimeError, KeyError, EOFError, ValueError, TypeError, UnpicklingError) as error:
-        raise ConfigError(f"checkpoint_path={path} is not a checkpoint of runners/train.py ({error})") from error
+        raise ConfigError(f"checkpoint_path={path} is not a checkpoint that `ocr train` wrote ({error})") from error
     own = {key.removeprefix("model."): value for key, value in weights.items() if key.startswith("model.")}
     module.model.load_weights(own, checkpoint.get("architecture"), f"checkpoint_path={path}")
 
 
 def _existing(path: str | None, setting: str) -> str | None:
     if path is not None and not Path(path).is_file():
-        raise ConfigError(f"{setting}={path} is not a file. Checkpoints lie in outputs/<day>/<time>/checkpoints/")
+        raise ConfigError(f"{setting}={path} is not a file. Checkpoints are in outputs/<day>/<time>/checkpoints/")
     return path
+
+
+def main() -> None:
+    """`ocr train`."""
+    run_job("train", train)
+
+
+if __name__ == "__main__":
+    main()

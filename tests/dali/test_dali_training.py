@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from rich.console import Console
 
-from ocr.jobs.train import test as score
+from ocr.jobs.test import test as score
 from ocr.jobs.train import train
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="DALI is for Linux")

@@ -222,7 +222,7 @@ def test_the_script_writes_both_splits_and_leaves_nothing_else_behind(dataset_fo
 
 def test_the_script_says_what_is_wrong_in_one_line(tmp_path):
     done = run_script(tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "images/train is not a folder" in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -274,15 +274,15 @@ def test_words_of_a_message_that_look_like_markup_are_shown_as_they_are(dataset_
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("splits=val", "names no split"),
-        ("splits=[]", "names no split"),
+        ("splits=val", "is not a list of splits"),
+        ("splits=[]", "is not a list of splits"),
         ("workers=-1", "workers=-1"),
         ("engine=rya", "did you mean ray"),
     ],
 )
 def test_a_setting_that_cannot_work_is_named(dataset_folder, override, message):
     done = run_script(dataset_folder, override)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -290,7 +290,7 @@ def test_a_setting_that_cannot_work_is_named(dataset_folder, override, message):
 def test_a_folder_that_cannot_be_written_is_named_without_a_traceback(dataset_folder):
     (dataset_folder / "images" / "val_maps").write_text("a file where the folder should be")
     done = run_script(dataset_folder, "splits=[val]", "transforms.size=96")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "cannot write" in done.stderr
     assert "Traceback" not in done.stderr
 

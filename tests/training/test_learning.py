@@ -17,7 +17,7 @@ from test_training import settings
 from ocr.errors import ConfigError
 from ocr.jobs.predict import predict
 from ocr.jobs.sweep import sweep
-from ocr.jobs.train import test as score
+from ocr.jobs.test import test as score
 from ocr.jobs.train import train
 
 ROOT = Path(__file__).resolve().parents[2]

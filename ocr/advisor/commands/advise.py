@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ocr.jobs.config_folders import ConfigDir
+
 BUSY = 0.1
 """Share of the cores that others may have before it is told."""
 
@@ -21,13 +23,14 @@ def advise(
     ] = None,
     pages: Annotated[int, typer.Option(help="Pages to measure on.")] = 64,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Write the best settings to configs/data/tuned.yaml, for data=tuned.")
+        bool, typer.Option("--apply", help="Write the best settings to ./configs/data/tuned.yaml, for data=tuned.")
     ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Run whole epochs and compare them with the prediction.")
     ] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, for ocr report.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report here: one page that needs nothing else.")] = None,
+    config_dir: ConfigDir = None,
 ) -> None:
     """Measure the pipeline of a config on this machine, and say what would make it faster.
 
@@ -46,7 +49,7 @@ def advise(
     from ocr.advisor.report.advice_screen import cache_state, show, to_result, write_tuned
     from ocr.advisor.report.result_file import write_result
     from ocr.cache.folder import cache_root
-    from ocr.jobs.compose import CONFIGS, compose_training
+    from ocr.jobs.compose import compose_training
 
     overrides = overrides or []
     config = compose_training(overrides, "ocr advise")
@@ -80,7 +83,9 @@ def advise(
         write_report([found], html)
         console.print(f"report: {html}", highlight=False)
     if apply:
-        _apply(advice, overrides, command, CONFIGS / "data" / "tuned.yaml", console, write_tuned)
+        _apply(
+            advice, overrides, command, (config_dir or Path("configs")) / "data" / "tuned.yaml", console, write_tuned
+        )
 
 
 def _apply(advice: Any, overrides: list[str], command: str, path: Path, console: Any, write_tuned: Any) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ocr.jobs.config_folders import ConfigDir
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -35,6 +37,7 @@ def bench(
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the figures here as a table.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write them here, for `ocr report`.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the names of the configurations.")] = False,
+    config_dir: ConfigDir = None,
 ) -> None:
     """Measure epochs of the data path in one configuration after the other, in turns.
 

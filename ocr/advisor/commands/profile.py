@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from ocr.jobs.config_folders import ConfigDir
+
 EXAMPLES = ("ocr profile dataset_base_path=DIR", "ocr profile --split val --sizes 640,1024 --model model=lite")
 
 
@@ -22,6 +24,7 @@ def profile(
     ),
     model: Annotated[bool, typer.Option("--model", help="Forward, backward, boxes and scores too.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write it here, for `ocr report`.")] = None,
+    config_dir: ConfigDir = None,
 ) -> None:
     """Tell what every stage of the data path takes by itself, fed with what the one before gave.
 

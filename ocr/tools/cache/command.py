@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ocr.jobs.config_folders import ConfigDir
 from ocr.tools.engine import ENGINE_HELP
 
 app = typer.Typer(
@@ -83,6 +84,7 @@ def build(
     engine: Annotated[str, typer.Option(help=ENGINE_HELP)] = "local",
     workers: Annotated[int | None, typer.Option(min=1, help="Threads, or CPUs of Ray; default: all.")] = None,
     folder: _Folder = None,
+    config_dir: ConfigDir = None,
 ) -> None:
     """Fill the caches that `ocr train` will use with the same KEY=VALUE.
 

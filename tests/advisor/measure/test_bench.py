@@ -16,14 +16,13 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from ocr.advisor.catalogue import Configuration, choose, default_workers, list_configurations
-from ocr.advisor.commands.bench import bench as command
-from ocr.advisor.commands.standalone import make_app
 from ocr.advisor.measure.bench import Result, Row, Settings, bench
 from ocr.advisor.measure.bench_data import link_pages
 from ocr.advisor.measure.bench_epochs import Epoch, compose, touch
 from ocr.advisor.measure.process_memory import MemoryWatch, memory_bytes
 from ocr.advisor.measure.temporary_folder import temporary_folder
 from ocr.advisor.report.result_file import read_result
+from ocr.cli import app
 from ocr.errors import ConfigError
 from ocr.jobs.compose import compose_training
 
@@ -249,7 +248,7 @@ def test_ctrl_c_leaves_nothing_behind(synthetic, tmp_path):
 
 
 def test_the_list_names_every_configuration():
-    shown = CliRunner(env={"COLUMNS": "200"}).invoke(make_app(command), ["--list"])
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["bench", "--list"])
     assert shown.exit_code == 0
     for one in list_configurations(with_model=True):
         assert one.name in shown.output
@@ -267,7 +266,7 @@ def test_the_list_names_every_configuration():
 )
 def test_what_cannot_work_is_named(synthetic, tmp_path, arguments, said):
     given = [*overrides(synthetic), "--folder", str(tmp_path), "--rounds", "1", *arguments]
-    result = CliRunner().invoke(make_app(command), given)
+    result = CliRunner().invoke(app, ["bench", *given])
     assert isinstance(result.exception, ConfigError), result.output
     with pytest.raises(ConfigError, match=said):
         raise result.exception
@@ -278,7 +277,7 @@ def test_the_exit_status_is_1_where_nothing_ran(dataset_folder, tmp_path):
     for image in (dataset_folder / "images" / "val").iterdir():
         image.write_bytes(b"no image")
     given = [*overrides(dataset_folder), "--folder", str(tmp_path), "--only", "disk"]
-    ended = CliRunner().invoke(make_app(command), given)
+    ended = CliRunner().invoke(app, ["bench", *given])
     assert isinstance(ended.exception, SystemExit)
     assert ended.exit_code == 1
     assert "disk is left out: " in ended.output

@@ -14,11 +14,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from ocr.advisor.commands.profile import profile as command
-from ocr.advisor.commands.standalone import make_app
 from ocr.advisor.measure.profile import Profile, Settings, measure_stages, profile
 from ocr.advisor.measure.stage_timing import DATA_KINDS, Call, Figures, Step
 from ocr.advisor.report.result_file import read_result
+from ocr.cli import app
 from ocr.datasets import DBTransforms, OCRDataset, OCRWebDataset
 from ocr.errors import ConfigError, OutputError, StageError
 from ocr.jobs.compose import compose_training
@@ -232,7 +231,7 @@ def test_a_page_that_cannot_be_read_is_left_out_where_that_is_wished(dataset_fol
 
 
 def run_command(*arguments: str) -> None:
-    result = CliRunner().invoke(make_app(command), arguments)
+    result = CliRunner().invoke(app, ["profile", *arguments])
     if result.exception:
         raise result.exception
 
