@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from ocr.checks import check_choice
 from ocr.dali.plan import Plan, divide
 from ocr.dali.protocol import DecodablePages
 from ocr.dali.requests import HALVINGS, PageReader, Request
-from ocr.errors import ConfigError, StageError, near_names
+from ocr.errors import ConfigError, StageError
 from ocr.optional import require
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.pixels import ColourJitter, RandomBlur
@@ -23,7 +24,7 @@ PURPOSE = "use_dali=true"
 DEVICES = ("auto", "cpu", "gpu")
 SUFFIXES = ("auto", "dali", "host")
 MAPS = ("host", "device")
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
 class RefusedError(StageError):
@@ -43,14 +44,14 @@ def ocr_pipeline(
 ) -> OCRPipeline:
     """The part of a dataset's path that DALI runs, for `DALIDataLoader`.
 
-    `device`: "auto" takes a GPU where there is one. `suffix`: where random stages run; "auto" in DALI on a GPU, and
-    on a CPU behind it on the host, for DALI's warp takes 16 times as long there as OpenCV's. `maps="device"` draws the
-    bands of the threshold maps on the GPU. Images come out as the dataset gives them, and normalised where
-    `model_device` is DALI's own.
+    `device`: "auto" takes a GPU if there is one. `suffix`: where random stages run; "auto" means in DALI on a GPU, and
+    on the host after DALI on a CPU, where DALI's warp takes 16 times as long as OpenCV's. `maps="device"` draws the
+    bands of the threshold maps on the GPU. Images are normalised if the dataset normalises on the host, or if
+    `model_device` is the device that DALI runs on.
     """
-    for name, value, known in (("device", device, DEVICES), ("suffix", suffix, SUFFIXES), ("maps", maps, MAPS)):
-        if value not in known:
-            raise ConfigError(f"dali.{name}={value!r}: {near_names(str(value), list(known))}")
+    check_choice("dali.device", device, DEVICES)
+    check_choice("dali.suffix", suffix, SUFFIXES)
+    check_choice("dali.maps", maps, MAPS)
     require("nvidia.dali", PURPOSE)
     _refuse_dataset(dataset)
     on_gpu = _has_gpu(device)
@@ -60,15 +61,15 @@ def ocr_pipeline(
     if plan.rest and on_gpu:
         raise ConfigError(
             f"use_dali=true, but DALI has no operator for {plan.rest[0]!r}, and pages do not come back from the GPU "
-            "for it. Leave it out of the transforms, or set dali.device=cpu, where the host runs it behind DALI"
+            "for it. Leave it out of the transforms, or set dali.device=cpu: there the host runs it after DALI"
         )
     if plan.rest and suffix == "dali":
-        log.warning("use_dali=true: behind DALI the host runs %s", " -> ".join(map(repr, plan.rest)))
+        log.warning("use_dali=true: the host runs these stages after DALI: %s", " -> ".join(map(repr, plan.rest)))
     return OCRPipeline(dataset, plan, batch_size, num_threads, device_id if on_gpu else None, maps, model_device)
 
 
 class OCRPipeline:
-    """A graph of DALI that is built when it first runs, and anew after a page that it could not decode."""
+    """A graph of DALI, built when it first runs, and built again after a page that it could not decode."""
 
     def __init__(
         self,
@@ -83,24 +84,24 @@ class OCRPipeline:
         self.dataset, self.plan, self.reader = dataset, plan, PageReader(dataset, plan)
         self.batch_size, self.num_threads, self.device_id, self.maps = batch_size, num_threads, device_id, maps
         transform = dataset.transform
-        # Towards another device, uint8 is a quarter of the bytes.
+        # If the model is on another device, pages stay uint8: a quarter of the bytes to copy.
         at_model = model_device is not None and torch.device(model_device).type == self.device.type
         wanted = at_model or transform.host_normalization is not None
-        # Stages behind DALI see pixels as they are in every other loader.
+        # Stages after DALI get uint8 pixels, as with every other loader.
         self.normalization = transform.normalization if wanted and not plan.rest else None
         self._graph: Any = None
         self._lock = threading.Lock()
 
     @property
     def device(self) -> torch.device:
-        """Where pages come out."""
+        """The device that the pages of a batch are on."""
         return torch.device("cpu") if self.device_id is None else torch.device("cuda", self.device_id)
 
     def run(self, requests: Sequence[Request]) -> torch.Tensor:
-        """The pages as (B, 3, H, W): uint8, or normalised floats. A `RefusedError` where one of them is beyond DALI."""
+        """The pages as (B, 3, H, W): uint8, or normalised floats. A `RefusedError` if DALI fails on one of them."""
         with self._lock:
             graph = self._graph or self._build()
-            # Out of its place while it runs: what failed once is of no more use.
+            # Kept again only after success: a graph that failed once cannot run again.
             self._graph = None
             for name in requests[0].inputs:
                 graph.feed_input(name, [request.inputs[name] for request in requests])
@@ -128,8 +129,8 @@ class OCRPipeline:
     def __repr__(self) -> str:
         steps = [self.dataset.decode, self.plan.letterbox, *self.plan.geometry, *self.plan.colours]
         in_dali = " -> ".join(map(repr, [*steps, self.normalization] if self.normalization else steps))
-        behind = " -> ".join(map(repr, self.plan.rest))
-        return f"DALI on {self.device}: {in_dali}" + (f" | behind it: {behind}" if behind else "")
+        after = " -> ".join(map(repr, self.plan.rest))
+        return f"DALI on {self.device}: {in_dali}" + (f" | then on the host: {after}" if after else "")
 
     def _build(self) -> Any:
         dali = require("nvidia.dali", PURPOSE)
@@ -139,11 +140,11 @@ class OCRPipeline:
             self.device_id is not None,
             import_module("nvidia.dali.fn"),
             import_module("nvidia.dali.types"),
-            # Ranks with an odd page have it in one of their batches.
+            # One rank may get one page more than the others in its last batch.
             batch_size=self.batch_size + 1,
             num_threads=self.num_threads,
             device_id=self.device_id,
-            # Batches are handed over one by one, by threads of the loader.
+            # Threads of the loader prefetch; DALI gets one batch at a time.
             prefetch_queue_depth=1,
         )
         pipeline.build()
@@ -151,22 +152,22 @@ class OCRPipeline:
 
 
 def _define(plan: Plan, normalization: Normalize | None, on_gpu: bool, fn: Any, types: Any) -> Any:
-    """The graph; an `if` over what is fed is taken page by page."""
+    """The graph; DALI evaluates an `if` on an external input for each page."""
 
-    def fed(name: str, dtype: Any, ndim: int, **settings: Any) -> Any:
+    def external(name: str, dtype: Any, ndim: int, **settings: Any) -> Any:
         return fn.external_source(name=name, dtype=dtype, ndim=ndim, **settings)
 
-    page = _decode(on_gpu, fed, fn, types)
-    start, shape = fed("start", types.INT32, 1), fed("shape", types.INT32, 1)
+    page = _decode(on_gpu, external, fn, types)
+    start, shape = external("start", types.INT32, 1), external("shape", types.INT32, 1)
     padded = {"out_of_bounds_policy": "pad", "fill_values": plan.letterbox.fill}
     page = fn.slice(page, start, shape, axes=[0, 1], **padded)
     if plan.geometry:
-        matrix, side, fill = fed("matrix", types.FLOAT, 2), plan.side, plan.letterbox.fill
+        matrix, side, fill = external("matrix", types.FLOAT, 2), plan.side, plan.letterbox.fill
         page = fn.warp_affine(
             page, matrix=matrix, size=[side, side], fill_value=fill, inverse_map=False, interp_type=types.INTERP_LINEAR
         )
     for number, stage in enumerate(plan.colours):
-        page = _recolour(page, number, stage, fed, fn, types)
+        page = _recolour(page, number, stage, external, fn, types)
     if normalization is None:
         return page
     peak = normalization.max_pixel_value
@@ -174,24 +175,28 @@ def _define(plan: Plan, normalization: Normalize | None, on_gpu: bool, fn: Any, 
     return fn.crop_mirror_normalize(page, dtype=types.FLOAT, output_layout="CHW", mean=mean, std=std)
 
 
-def _decode(on_gpu: bool, fed: Any, fn: Any, types: Any) -> Any:
-    """Pages upright and as large as the letterbox has them, but not padded."""
+def _decode(on_gpu: bool, external: Any, fn: Any, types: Any) -> Any:
+    """Upright pages in the size that they have inside the letterbox, not yet padded."""
     page = fn.decoders.image(
-        fed("encoded", types.UINT8, 1, no_copy=True),
+        external("encoded", types.UINT8, 1, no_copy=True),
         device="mixed" if on_gpu else "cpu",
         output_type=types.RGB,
-        # Turned by what our own reading of the tag says, so that pixels and polygons agree whatever the tag holds.
+        # Rotated below by the orientation that we read ourselves, so that pixels and polygons always agree.
         adjust_orientation=False,
     )
     linear = {"interp_type": types.INTERP_LINEAR, "antialias": False}
-    halvings = fed("halvings", types.INT32, 0)
+    halvings = external("halvings", types.INT32, 0)
     for number in range(HALVINGS):
-        half = fed(f"half_{number}", types.FLOAT, 1)
+        half = external(f"half_{number}", types.FLOAT, 1)
         if halvings > number:
-            # Linear by exactly 2 is the mean of 2 x 2: the nearest there is to a JPEG that is decoded smaller.
+            # Linear interpolation by exactly 2 is the mean of 2 x 2 pixels: close to a JPEG decoded at half size.
             page = fn.resize(page, size=half, **linear)
-    page = fn.resize(page, size=fed("size", types.FLOAT, 1), **linear)
-    turned, flip_x, flip_y = fed("turned", types.BOOL, 0), fed("flip_x", types.INT32, 0), fed("flip_y", types.INT32, 0)
+    page = fn.resize(page, size=external("size", types.FLOAT, 1), **linear)
+    turned, flip_x, flip_y = (
+        external("turned", types.BOOL, 0),
+        external("flip_x", types.INT32, 0),
+        external("flip_y", types.INT32, 0),
+    )
     if turned:
         page = fn.transpose(page, perm=[1, 0, 2], output_layout="HWC")
     if flip_x + flip_y > 0:
@@ -199,26 +204,26 @@ def _decode(on_gpu: bool, fed: Any, fn: Any, types: Any) -> Any:
     return page
 
 
-def _recolour(page: Any, number: int, stage: Any, fed: Any, fn: Any, types: Any) -> Any:
-    """The operator of a stage of colours."""
-    on = fed(f"on_{number}", types.BOOL, 0)
+def _recolour(page: Any, number: int, stage: Any, external: Any, fn: Any, types: Any) -> Any:
+    """The operator of a pixel stage."""
+    on = external(f"on_{number}", types.BOOL, 0)
     if isinstance(stage, ColourJitter):
-        matrix, shift = fed(f"matrix_{number}", types.FLOAT, 2), fed(f"shift_{number}", types.FLOAT, 1)
+        matrix, shift = external(f"matrix_{number}", types.FLOAT, 2), external(f"shift_{number}", types.FLOAT, 1)
         if on:
             page = fn.coord_transform(page, M=matrix, T=shift, dtype=types.UINT8)
     elif isinstance(stage, RandomBlur):
-        sigma, window = fed(f"sigma_{number}", types.FLOAT, 1), fed(f"window_{number}", types.INT32, 1)
+        sigma, window = external(f"sigma_{number}", types.FLOAT, 1), external(f"window_{number}", types.INT32, 1)
         if on:
             page = fn.gaussian_blur(page, sigma=sigma, window_size=window)
     else:
-        quality = fed(f"quality_{number}", types.INT32, 0)
+        quality = external(f"quality_{number}", types.INT32, 0)
         if on:
             page = fn.jpeg_compression_distortion(page, quality=quality)
     return page
 
 
 def _own_copy(batch: torch.Tensor) -> torch.Tensor:
-    """A batch of torch's own: DALI knows nothing of the streams that read it, and uses its memory again."""
+    """A copy owned by torch: DALI reuses its memory, whatever torch's streams still read."""
     torch.cuda.synchronize(batch.device)
     copy = batch.clone()
     torch.cuda.synchronize(batch.device)
@@ -232,11 +237,11 @@ def _has_gpu(device: str) -> bool:
         return True
     if device == "gpu":
         raise ConfigError("dali.device=gpu, but torch sees no GPU here. Set dali.device=auto or cpu")
-    if "no gpu" not in _said:
-        _said.add("no gpu")
+    if "no gpu" not in _warned:
+        _warned.add("no gpu")
         log.warning(
             "use_dali=true: there is no GPU here, so DALI runs on the CPU, where the default loader is faster: "
-            "use_dali=false. Set dali.device=cpu to say that it is meant"
+            "use_dali=false. Set dali.device=cpu to silence this warning"
         )
     return False
 

@@ -19,15 +19,15 @@ from ocr.loader.loader import Loader
 from ocr.pipeline.batch import Batch, Item, listed, lists
 from ocr.pipeline.stage import run
 
-MOVERS = 2
-"""Threads that hand batches to DALI: one waits for it, the other has the next one ready."""
+FEEDERS = 2
+"""Threads that feed batches to DALI: while one waits for its batch, the other prepares the next."""
 
 
 class DALIDataLoader(Loader):
-    """The batches of a pipeline's dataset: the order, epochs, ranks, last batch and resume of `ocr.pipeline.Loader`.
+    """The batches of a pipeline's dataset, with the order, epochs, ranks, last batch and resume of `ocr.Loader`.
 
-    `pipeline` is what `ocr_pipeline` gives and `size` the number of its pages; `settings` are those of `Loader`. Pages
-    are read, and maps are drawn, in `num_workers` threads (the pipeline's own number), while DALI decodes in as many.
+    `pipeline` comes from `ocr_pipeline`, `size` is the number of its pages, and `settings` are those of `Loader`.
+    `num_workers` threads (default: the pipeline's `num_threads`) read pages and draw maps; DALI decodes in its own.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class DALIDataLoader(Loader):
         **settings: Any,
     ) -> None:
         if not isinstance(pipeline, OCRPipeline):
-            raise ConfigError(f"pipeline={pipeline!r} is not what ocr.dali.graph.ocr_pipeline gives")
+            raise ConfigError(f"pipeline={pipeline!r} must come from ocr.dali.graph.ocr_pipeline")
         if size != len(pipeline.dataset):
             raise ConfigError(
                 f"size={size}, but the pipeline has {len(pipeline.dataset)} pages. Give size=len(dataset)"
@@ -50,14 +50,14 @@ class DALIDataLoader(Loader):
             raise ConfigError(f"batch_size={batch_size} is more than the pipeline's batch_size={pipeline.batch_size}")
         if settings.get("engine", "threads") != "threads":
             raise ConfigError(
-                f"data.engine={settings['engine']}, but use_dali=true works in threads. Set data.engine=threads"
+                f"data.engine={settings['engine']}, but use_dali=true needs threads. Set data.engine=threads"
             )
         workers = pipeline.num_threads if num_workers is None else num_workers
-        movers = MOVERS if workers else 0
-        super().__init__(pipeline.dataset, batch_size, movers, collate_fn=collate_fn, **settings)
+        feeders = FEEDERS if workers else 0
+        super().__init__(pipeline.dataset, batch_size, feeders, collate_fn=collate_fn, **settings)
         if collate_fn is not None and not accepts_maps(collate_fn, pipeline.dataset.targets):
             raise ConfigError(
-                f"use_dali=true draws the maps of {pipeline.dataset.targets!r}, but collate_fn wants others. "
+                f"use_dali=true draws the maps of {pipeline.dataset.targets!r}, but collate_fn expects others. "
                 "Give both the same shrink_ratio, thresh_min and thresh_max"
             )
         self.pipeline = pipeline
@@ -68,34 +68,29 @@ class DALIDataLoader(Loader):
 
 
 class DALIMaker(SlotBatchMaker):
-    """Makes a batch in three steps: every page is read, DALI runs, every page gets its maps and its slot."""
+    """Makes a batch in three steps: read every page, run DALI, then write the maps of every page into its slot."""
 
     def __init__(self, pipeline: OCRPipeline, workers: int, finish: Callable[[Batch], Batch] | None) -> None:
         super().__init__(pipeline.dataset, finish)
         self.pipeline, self.workers = pipeline, workers
 
-    def begin(self, pending: Pending) -> bool:
-        """Nothing is kept, so no batch is there at once."""
-        return False
-
     def _item(self, pending: Pending, position: int) -> Item | None:
         index = pending.indices[position]
-        request: Item | None = self.pipeline.dataset.guard(index, self._request)
-        return request
+        return self.pipeline.dataset.guard(index, self._request)
 
     def _request(self, index: int) -> Item:
         return {"request": self.pipeline.reader.read(index)}
 
     def _assemble(self, pending: Pending) -> None:
-        places, images = self._run(pending)
+        positions, images = self._run(pending)
         if images is None:
             return
         requests = _present(pending)[1]
-        made = self._finish_pages(pending, places, requests, images)
+        made = self._finish_pages(pending, positions, requests, images)
         kept = [number for number, item in enumerate(made) if item is not None]
         if not kept or pending.buffer is None:
             return
-        batch = pending.buffer.batch([places[number] for number in kept])
+        batch = pending.buffer.batch([positions[number] for number in kept])
         if not self.pipeline.plan.rest:
             batch["images"] = images if len(kept) == len(made) else images[kept]
         if self.pipeline.maps == "device":
@@ -105,45 +100,43 @@ class DALIMaker(SlotBatchMaker):
         pending.buffer = None
 
     def _run(self, pending: Pending) -> tuple[list[int], torch.Tensor | None]:
-        """The places of the pages that are there, and their images; those that DALI refuses are decoded here."""
-        places, requests = _present(pending)
+        """The positions of the pages that could be read, and their images; pages that DALI refuses are decoded here."""
+        positions, requests = _present(pending)
         try:
-            return places, self.pipeline.run(requests) if requests else None
+            return positions, self.pipeline.run(requests) if requests else None
         except RefusedError:
             refused = self.pipeline.find_refused(requests)
             if not refused:
                 raise
         self.pipeline.reader.refused.update(refused)
-        for place in places:
-            if pending.indices[place] in refused:
-                pending.items[place] = self._item(pending, place)
-        places, requests = _present(pending)
-        return places, self.pipeline.run(requests) if requests else None
+        for position in positions:
+            if pending.indices[position] in refused:
+                pending.items[position] = self._item(pending, position)
+        positions, requests = _present(pending)
+        return positions, self.pipeline.run(requests) if requests else None
 
     def _finish_pages(
-        self, pending: Pending, places: list[int], requests: list[Request], images: torch.Tensor
+        self, pending: Pending, positions: list[int], requests: list[Request], images: torch.Tensor
     ) -> list[Item | None]:
-        behind = self.pipeline.plan.rest
-        pages = images.permute(0, 2, 3, 1).numpy() if behind else [None] * len(requests)
+        pages = images.permute(0, 2, 3, 1).numpy() if self.pipeline.plan.rest else [None] * len(requests)
 
         def finish(number: int) -> Item | None:
-            request, place = requests[number], places[number]
-            item: Item | None = self.pipeline.dataset.guard(
-                request.sample.index, lambda _: self._finish_page(pending, place, request, pages[number])
+            request, position = requests[number], positions[number]
+            return self.pipeline.dataset.guard(
+                request.sample.index, lambda _: self._finish_page(pending, position, request, pages[number])
             )
-            return item
 
         if self.workers < 2 or len(requests) < 2:
             return [finish(number) for number in range(len(requests))]
         with ThreadPoolExecutor(self.workers) as pool:
             return list(pool.map(finish, range(len(requests))))
 
-    def _finish_page(self, pending: Pending, place: int, request: Request, page: NDArray[Any] | None) -> Item:
+    def _finish_page(self, pending: Pending, position: int, request: Request, page: NDArray[Any] | None) -> Item:
         """The stages after DALI, then the maps."""
         dataset, sample = self.pipeline.dataset, request.sample
         if page is not None:
             sample = run(self.pipeline.plan.rest, replace(sample, image=page, reduced_from=None), request.rng)
-        slot = self._slot(pending, place, sample)
+        slot = self._slot(pending, position, sample)
         draw_maps = dataset.draw_maps if self.pipeline.maps == "host" else None
         sample = slot.write(replace(sample, map_source="drawn"), dataset.transform.host_normalization, draw_maps)
         dataset.ledger.record(sample)
@@ -151,6 +144,6 @@ class DALIMaker(SlotBatchMaker):
 
 
 def _present(pending: Pending) -> tuple[list[int], list[Request]]:
-    """The pages that could be read, and their places in the batch."""
-    places = [place for place, item in enumerate(pending.items) if item is not None]
-    return places, [pending.items[place]["request"] for place in places]  # type: ignore[index]
+    """The positions in the batch of the pages that could be read, and their requests."""
+    positions = [position for position, item in enumerate(pending.items) if item is not None]
+    return positions, [pending.items[position]["request"] for position in positions]  # type: ignore[index]

@@ -43,7 +43,7 @@ def raise_band(
 ) -> None:
     """Raise an (H, W) map to `low + (high - low) * (1 - d / D)` within D of each outline, as the compiled kernel does.
 
-    Every edge is evaluated over its padded bounding box, a few million pairs of an edge and a pixel at a time.
+    Every edge is evaluated over its padded bounding box, at most `MAX_PAIRS` pairs of edge and pixel at a time.
     """
     edges = _edges(polygons, distances)
     if not len(edges):
@@ -60,7 +60,7 @@ def raise_band(
 
 
 def _edges(polygons: Polygons, distances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(E, 5): both ends of every edge of some length, and how far its band reaches."""
+    """(E, 5): both ends of every edge that has a length, and how far its band reaches."""
     start, end = polygons.edges()
     reach = np.repeat(distances, np.diff(polygons.offsets))
     kept = (reach > 0) & (start != end).any(axis=1)

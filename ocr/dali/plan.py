@@ -26,7 +26,7 @@ class Plan:
 
     @property
     def side(self) -> int:
-        """Side of the square that DALI gives."""
+        """Side of the square pages that come out of DALI."""
         side = self.letterbox.size
         for stage in self.geometry:
             side = (stage.size or side) if isinstance(stage, Warp) else min(side, stage.size)
@@ -39,11 +39,11 @@ def divide(stages: tuple[Stage, ...], random_too: bool) -> Plan:
     if not isinstance(first, Letterbox):
         raise ConfigError(
             f"use_dali=true, but the transforms begin with {first!r}: DALI makes batches of one size, so a Letterbox "
-            "must come first. Put one there, or set use_dali=false"
+            "must come first. Add one, or set use_dali=false"
         )
     if first.interpolation != "linear":
         raise ConfigError(
-            f"use_dali=true, but {first!r} is not linear, and DALI's {first.interpolation} gives other pixels. "
+            f"use_dali=true, but {first!r} is not linear, and {first.interpolation} in DALI gives other pixels. "
             "Set transforms.letterbox.interpolation=linear, or use_dali=false"
         )
     after = stages[1:] if random_too else ()

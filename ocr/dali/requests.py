@@ -17,7 +17,7 @@ from ocr.pipeline.sample import NO_IMAGE, Sample
 from ocr.pipeline.suffix import Warp
 
 JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
-# DALI decodes pages whole and all of a batch at once: 16 pages of this size are 768 MB.
+# DALI decodes whole pages, and all pages of a batch at once: 16 pages of this size are 768 MB.
 MAX_PIXELS = 16_000_000
 HALVINGS = 3
 """By 2, 4 or 8, as our own decoder reduces a JPEG."""
@@ -32,7 +32,7 @@ class Request:
     """One page on its way through DALI."""
 
     sample: Sample
-    """Everything but the pixels, as after the stages that DALI runs."""
+    """The page after the stages that DALI runs, without its pixels."""
     rng: np.random.Generator
     """For the stages after DALI."""
     inputs: Inputs
@@ -95,21 +95,21 @@ def _without_pixels(sample: Sample, size: tuple[int, int]) -> Sample:
 
 
 def _pixel_inputs(stage: COLOURS, parameters: Any) -> Inputs:
-    """Inputs of the operator of a stage; any valid values if it leaves the page alone, because DALI wants some."""
+    """Inputs of the operator of a stage; if it leaves the page alone, any valid values, because DALI needs some."""
     on = np.array(parameters is not None, dtype=np.bool_)
     if isinstance(stage, ColourJitter):
         matrix, shift = parameters or Colours(np.eye(3), 0.0)
         return {"on": on, "matrix": matrix.astype(np.float32), "shift": np.full(3, shift, dtype=np.float32)}
     if isinstance(stage, RandomBlur):
         sigma = parameters or MIN_SIGMA
-        # As far as OpenCV looks for 8-bit pixels.
+        # The kernel size that OpenCV derives from sigma for 8-bit pixels.
         window = np.array([round(sigma * 6 + 1) | 1], dtype=np.int32)
         return {"on": on, "sigma": np.array([sigma], dtype=np.float32), "window": window}
     return {"on": on, "quality": np.array(parameters or stage.best, dtype=np.int32)}
 
 
 def _as_encoded(encoded: bytes, sample: Sample, side: int, reduced: bool) -> Inputs:
-    """A page that DALI decodes, in the frame of its file, and turns upright when it is small."""
+    """A page that DALI decodes and reduces as stored in its file, and then turns upright."""
     scale = side / max(sample.shape)
     width, height = (max(1, round(length * scale)) for length in sample.shape)
     turned = sample.orientation >= 5
@@ -137,7 +137,7 @@ def _as_encoded(encoded: bytes, sample: Sample, side: int, reduced: bool) -> Inp
 
 
 def _as_pixels(image: NDArray[np.uint8]) -> Inputs:
-    """A letterboxed page as a plain PPM, whose decoding is a copy."""
+    """A letterboxed page as an uncompressed PPM, which DALI decodes by copying it."""
     height, width = image.shape[:2]
     size = np.array([height, width], dtype=np.float32)
     encoded = b"P6 %d %d 255\n" % (width, height) + image.tobytes()

@@ -12,19 +12,20 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image
 
+from ocr.checks import Range, check_choice
 from ocr.errors import ConfigError, ImageError
 from ocr.geometry.orientation import apply_orientation, frame_by_geometry, orientation_matrix, upright_size
 from ocr.malloc import keep_freed_memory
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 
-# decode.max_pixels is the limit here, for every format; Pillow's own would come first and cannot be set a page.
+# Our own limit, decode.max_pixels, holds for every format; Pillow's is global and would raise first.
 Image.MAX_IMAGE_PIXELS = None
 
 ORIENTATION_TAG = 0x0112
 JPEG_FORMATS = ("JPEG", "MPO")
 JPEG_END = b"\xff\xd9"
-# What Pillow raises over damaged bytes: a width that is a fraction ends in a TypeError.
+# What Pillow raises for damaged bytes: a fractional width, for example, ends in a TypeError.
 DAMAGE = (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, ArithmeticError, struct.error)
 FRAMES = ("auto", "upright", "raw")
 # Nothing of this size can hold a letter; a 1x1 page is a tracking pixel or a failed export.
@@ -47,12 +48,10 @@ class Decode(FixedStage):
     def __post_init__(self) -> None:
         if not self.scaled:  # YAML reads a bare `off` as false.
             object.__setattr__(self, "scaled", "off")
-        if self.scaled not in ("auto", "off"):
-            raise ConfigError(f"decode.scaled={self.scaled!r} is not one of auto, off")
-        if self.annotation_frame not in FRAMES:
-            raise ConfigError(f"annotation_frame={self.annotation_frame!r} is not one of {', '.join(FRAMES)}")
-        if not isinstance(self.max_pixels, int | float) or self.max_pixels < 1:
-            raise ConfigError(f"decode.max_pixels={self.max_pixels!r} is not a number of pixels, such as 178956970")
+        check_choice("decode.scaled", self.scaled, ("auto", "off"))
+        check_choice("decode.annotation_frame", self.annotation_frame, FRAMES)
+        if self.max_pixels not in Range(1):
+            raise ConfigError(f"decode.max_pixels={self.max_pixels!r} must be {Range(1)}, such as 178956970")
 
     def __call__(self, sample: Sample) -> Sample:
         keep_freed_memory()
@@ -62,7 +61,7 @@ class Decode(FixedStage):
         return replace(self._upright(sample, header, image), recovered=recovered)
 
     def measure(self, sample: Sample) -> Sample:
-        """The page reduced to a single gray pixel: for what depends on its geometry alone, such as maps."""
+        """The page as a single gray pixel: enough for everything that depends on geometry alone, such as maps."""
         header = read_header(sample.encoded, sample.path, self.max_pixels)
         return self._upright(sample, header, np.full((1, 1, 3), 128, dtype=np.uint8))
 
@@ -97,7 +96,7 @@ class Decode(FixedStage):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the first bytes of an image tell."""
+    """What is known of an image before its pixels are decoded."""
 
     format: str
     mode: str
@@ -116,13 +115,13 @@ def read_header(data: bytes, path: str, max_pixels: int) -> Header:
         _check_pixel_count(header.raw_size, path, max_pixels)
     else:
         with opened:
-            # First of all: some formats keep the orientation behind the pixels.
+            # Checked first, because some formats store the orientation after the pixels.
             _check_pixel_count(opened.size, path, max_pixels)
             header = Header(opened.format or "", opened.mode, opened.size, _read_orientation(opened, data))
     width, height = header.raw_size
     if min(width, height) < MIN_SIDE:
         raise ImageError(
-            f"{path}: {width}x{height} pixels cannot hold text (at least {MIN_SIDE} a side). "
+            f"{path}: {width}x{height} pixels cannot hold text (each side must be >= {MIN_SIDE}). "
             "Remove the page, or set on_bad_sample=skip"
         )
     if header.format == "TIFF":
@@ -141,12 +140,12 @@ def _check_pixel_count(size: tuple[int, int], path: str, max_pixels: int) -> Non
 
 
 def _read_orientation(opened: Image.Image, data: bytes) -> int:
-    """1-8, and 1 where the tag is missing or damaged, as `ImageOps.exif_transpose` has it."""
+    """The EXIF orientation, 1-8; 1 if the tag is missing or damaged, like `ImageOps.exif_transpose`."""
     keys = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
-    behind_pixels = data[data.rfind(b"IDAT") :] if opened.format == "PNG" else b""
+    after_pixels = data[data.rfind(b"IDAT") :] if opened.format == "PNG" else b""
     try:
-        if opened.format == "PNG" and not any(key in behind_pixels for key in keys):
-            # Pillow would decode the whole PNG, only to see whether a tag follows the pixels.
+        if opened.format == "PNG" and not any(key in after_pixels for key in keys):
+            # `opened.getexif` would decode the whole PNG to see whether a tag follows the pixels.
             exif = Image.Image.getexif(opened)
         else:
             exif = opened.getexif()
@@ -157,7 +156,7 @@ def _read_orientation(opened: Image.Image, data: bytes) -> int:
 
 
 def _header_without_pillow(data: bytes, path: str, error: Exception) -> Header:
-    """Older Pillows know no 48-bit TIFF, and all refuse some damaged headers that OpenCV reads."""
+    """Old versions of Pillow cannot read 48-bit TIFF, and all refuse some damaged headers that OpenCV reads."""
     try:
         image = _decode_with_opencv(data, path)
     except ImageError:
@@ -187,12 +186,12 @@ def decode_pixels(data: bytes, header: Header, path: str, needed_side: int | Non
 
 
 def _rescue_jpeg(data: bytes, header: Header, path: str, error: Exception) -> NDArray[np.uint8]:
-    """A JPEG that Pillow refuses for damage within, or only for its missing end; a page cut short is an error."""
+    """A JPEG that Pillow refuses: damaged inside, or without its end marker. A truncated page is an error."""
     if header.format in JPEG_FORMATS and "truncated" not in str(error).lower():
         return _decode_with_opencv(data, path)
     if header.format in JPEG_FORMATS and header.mode in ("RGB", "L"):
         try:
-            # Strict, so that it succeeds only where nothing but the end marker is missing.
+            # This decoder is strict: it succeeds only if nothing but the end marker is missing.
             return _decode_jpeg(data + JPEG_END, header, None)
         except ValueError:
             pass
@@ -205,10 +204,10 @@ def _decode_jpeg(data: bytes, header: Header, needed_side: int | None) -> NDArra
     width, height = header.raw_size
     if needed_side is None or max(width, height) < 2 * needed_side:
         return simplejpeg.decode_jpeg(data, "RGB")  # type: ignore[no-any-return]
-    # By 2, 4 or 8: the reductions between have no fast transform, and 3/8 takes longer than 1/2.
+    # By 2, 4 or 8 only: other reductions have no fast transform (3/8 takes longer than 1/2).
     divisor = next(by for by in (8, 4, 2) if max(width, height) >= by * needed_side)
     image = simplejpeg.decode_jpeg(data, "RGB", min_width=-(-width // divisor), min_height=-(-height // divisor))
-    # The decoder rounds up to whole pixels; the last column or row may lie mostly beyond the page.
+    # The decoder rounds up to whole pixels, so the last column or row may be mostly off the page.
     return image[: max(1, round(height / divisor)), : max(1, round(width / divisor))]  # type: ignore[no-any-return]
 
 
@@ -226,7 +225,7 @@ def _decode_with_opencv(data: bytes, path: str) -> NDArray[np.uint8]:
     flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except cv2.error:  # More pixels than it takes.
+    except cv2.error:  # More pixels than OpenCV allows.
         image = None
     if image is None:
         raise ImageError(

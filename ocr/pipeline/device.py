@@ -34,18 +34,18 @@ class Normalize:
             given: Any = getattr(self, name)
             values = given.tolist() if isinstance(given, np.ndarray) else given
             if not isinstance(values, Sequence) or len(values) != 3 or not all(value in allowed for value in values):
-                raise ConfigError(f"Normalize({name}={given!r}): three channels are needed, each {allowed}")
+                raise ConfigError(f"Normalize({name}={given!r}): it must have three channels, each {allowed}")
             object.__setattr__(self, name, tuple(float(value) for value in values))
 
     @property
     def offset_and_factor(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What is taken off each channel, and what it is then multiplied by."""
+        """What is subtracted from each channel, and what it is then multiplied by."""
         mean, std = (np.array(values, dtype=np.float32) for values in (self.mean, self.std))
         peak = np.float32(self.max_pixel_value)
         return mean * peak, np.reciprocal(std * peak)
 
     def on_host(self, image_hwc: NDArray[np.uint8], out_chw: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """One page, (H, W, 3) uint8 to (3, H, W) float32, in `out_chw` where that is given."""
+        """One page, (H, W, 3) uint8 to (3, H, W) float32, written into `out_chw` if it is given."""
         if out_chw is None:
             out_chw = np.empty((3, *image_hwc.shape[:2]), dtype=np.float32)
         normalize_to_chw(image_hwc, *self.offset_and_factor, out_chw)
@@ -62,7 +62,7 @@ class Normalize:
         return (moved.float() - offset) * factor
 
     def _on_cpu(self, images: torch.Tensor) -> torch.Tensor:
-        """One pass a page, where torch would take three over the whole batch."""
+        """One pass per page; torch would take three over the whole batch."""
         batch = np.empty(images.shape, dtype=np.float32)
         for page, out in zip(images.permute(0, 2, 3, 1).numpy(), batch, strict=True):
             self.on_host(page, out)
@@ -70,14 +70,14 @@ class Normalize:
 
 
 class Arrival:
-    """Brings batches to the model's device, normalised there, while the model is busy with the one before."""
+    """Brings batches to the model's device, normalised there, while the model works on the previous batch."""
 
     def __init__(self, normalize: Normalize | None, device: torch.device | str) -> None:
         self.normalize, self.device = normalize, torch.device(device)
         self._streams: dict[int, torch.cuda.Stream] = {}
 
     def bring(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Called ahead of time, on a thread of the loader: copies run on a stream of their own."""
+        """Called ahead of time, in a thread of the loader: copies run on their own stream."""
         if self.device.type != "cuda":
             return self._move(batch)
         with torch.cuda.device(self.device):

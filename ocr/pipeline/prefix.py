@@ -30,7 +30,7 @@ class Letterbox(FixedStage):
         check_word(self, "interpolation", INTERPOLATIONS)
 
     def __call__(self, sample: Sample) -> Sample:
-        # The page's size sets the geometry, not that of a scaled decode: every decoder gives the same polygons.
+        # The geometry follows the page's full size, so a page decoded smaller has the same polygons.
         page_width, page_height = sample.size
         scale = self.size / max(page_width, page_height)
         width, height = max(1, round(page_width * scale)), max(1, round(page_height * scale))
@@ -44,7 +44,7 @@ class Letterbox(FixedStage):
         return sample.moved(canvas, np.array([[scale, 0, left], [0, scale, top], [0, 0, 1]]))
 
     def _flag(self, scale: float) -> int:
-        # Averaging is for shrinking; enlarged by it, a page turns blocky.
+        # Averaging is for shrinking; enlarging with it makes a page blocky.
         return INTERPOLATIONS["linear" if self.interpolation == "area" and scale > 1 else self.interpolation]
 
     def _corner(self, width: int, height: int) -> tuple[int, int]:

@@ -42,11 +42,11 @@ class Sample:
     polygons: Polygons
     annotated: bool = True
     claimed_size: tuple[int, int] | None = None
-    """(width, height) that the annotation gives for the page; tells which frame its polygons are in."""
+    """(width, height) that the annotation gives for the page; shows which frame its polygons are in."""
 
     encoded: bytes = b""
     image: NDArray[Any] = field(default_factory=lambda: NO_IMAGE)
-    """(H, W, 3): upright RGB uint8 from decode on; float32 only behind a `Normalize` in the list of transforms."""
+    """(H, W, 3): upright RGB uint8 from decode on; float32 only after a `Normalize` in the list of transforms."""
 
     reduced_from: tuple[int, int] | None = None
     """(width, height) of the polygons' frame while `image` has fewer pixels: decoded smaller, or held by DALI."""
@@ -63,13 +63,13 @@ class Sample:
 
     maps: Maps | None = None
     map_source: str = ""
-    """How the maps came about: "drawn", "stored", "stale" where stored ones did not fit and were drawn, or "cached"."""
+    """Where the maps are from: "drawn", "stored", "stale" (stored ones did not fit, so they were drawn) or "cached"."""
     cached: str = ""
-    """How the sample at the cut came about: "hit", "miss", "invalid" (there, but of other content), or no cache."""
+    """What the cache had: "hit", "miss", "invalid" (there, but with other content), or "" if there is no cache."""
     recovered: str = ""
     """Why a strict decoder refused the file that a tolerant one then read; empty for a sound file."""
     dropped_polygons: int = 0
-    """How many polygons lost their area on the way, or lay off the page; what a random crop leaves out is not lost."""
+    """How many polygons lost their area, or were off the page; those outside a random crop do not count."""
 
     @property
     def width(self) -> int:
@@ -90,9 +90,9 @@ class Sample:
         return PageView(self.polygons, *self.size)
 
     def moved(self, image: NDArray[Any], matrix: NDArray[np.float64], frame: tuple[int, int] | None = None) -> Sample:
-        """The sample with its pixels already moved to `image`: polygons and the way back follow along.
+        """The sample after its pixels were moved to `image`: moves polygons and the matrix back to the source page.
 
-        `frame` is the (width, height) that polygons live in, where it is not the image's own.
+        `frame` is the (width, height) that polygons live in, if it is not the image's own.
         """
         polygons = self.polygons.moved(matrix)
         visible = polygons.on_page(*(frame or (image.shape[1], image.shape[0])))
@@ -101,7 +101,7 @@ class Sample:
         return page.placed(image, matrix)
 
     def placed(self, image: NDArray[Any], matrix: NDArray[np.float64]) -> Sample:
-        """The sample with its polygons already moved too; those that lost their area are dropped and counted."""
+        """The sample after pixels and polygons were moved; polygons that lost their area are dropped and counted."""
         solid = self.polygons.solid
         return replace(
             self,

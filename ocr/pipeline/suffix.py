@@ -63,7 +63,7 @@ class TextAwareCrop(Chance):
 
 
 def _free_columns(low: NDArray[np.float32], high: NDArray[np.float32], length: int) -> NDArray[np.int64]:
-    """Columns that no interval from `low` to `high` touches; -1 and `length`, just off the page, always count."""
+    """Columns that no interval from `low` to `high` touches; -1 and `length`, just off the page, are always free."""
     taken = np.zeros(length + 3, dtype=np.int64)
     first = np.clip(np.floor(low), -1, length).astype(np.int64) + 1
     last = np.clip(np.ceil(high), -1, length).astype(np.int64) + 1
@@ -76,13 +76,13 @@ def _free_columns(low: NDArray[np.float32], high: NDArray[np.float32], length: i
 
 @dataclass(frozen=True, slots=True)
 class Warp(RandomStage):
-    """Several geometric stages, a crop in front of them and a letterbox behind, in one sampling of pixels."""
+    """A crop, several geometric stages and a second letterbox, in one sampling of pixels."""
 
     steps: tuple[RandomGeometry, ...]
     crop: TextAwareCrop | None = None
     fill: int = 0
     size: int | None = None
-    """Side of the square that comes out; None for that of the page."""
+    """Side of the square that comes out; None to keep the size of the page."""
 
     def draw(self, rng: np.random.Generator, page: PageView) -> Placement | None:
         window: Window | None = self.crop.draw(rng, page) if self.crop else None
@@ -99,7 +99,7 @@ class Warp(RandomStage):
     def apply(self, sample: Sample, parameters: Placement) -> Sample:
         left, top, right, bottom = parameters.window
         out = (parameters.page.width, parameters.page.height)
-        # Sampling from the window alone makes everything around it border, so no half words stay in sight.
+        # Sampling from the window alone turns everything around it into border, so no cut words remain visible.
         shown, border = sample.image[top:bottom, left:right], (self.fill,) * 3
         image = cv2.warpAffine(shown, parameters.from_window[:2], out, borderValue=border)
         return parameters.follow(sample, np.asarray(image))
@@ -111,15 +111,15 @@ def _warp_alone(sample: Sample, placement: Placement) -> Sample:
 
 
 def merge_geometry(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """Replace every run of geometric stages, from a crop to a second letterbox if there are any, by one warp.
+    """Replace every run of geometric stages, with a crop before and a second letterbox after it, by one warp.
 
-    What a warp shows beyond the page is what the letterbox padded it with.
+    A warp fills what is outside the page with the letterbox's padding.
     """
     fill = next((stage.fill for stage in stages if isinstance(stage, Letterbox)), 0)
     merged: list[Stage] = []
     for stage in stages:
         last = merged[-1] if merged else None
-        # Behind a first letterbox pages are square, and a second one has only their size to change.
+        # After a first letterbox pages are square, so a second one only changes their size.
         square = any(isinstance(before, Letterbox) for before in merged)
         if isinstance(last, Warp) and last.size:
             last = None
@@ -150,7 +150,7 @@ class RandomFlip(RandomGeometry):
 
 @dataclass(frozen=True, slots=True)
 class RandomRotate(RandomGeometry):
-    """Turn about the centre by up to `degrees` either way."""
+    """Rotate about the centre by up to `degrees` either way."""
 
     degrees: float = 10.0
     p: float = 0.5
@@ -186,7 +186,7 @@ def _about_centre(cos: float, sin: float, page: PageView) -> Matrix:
 class RandomWindow(RandomStage):
     """Cut out a square of `size` pixels, somewhere around a word: a part of the page in full resolution.
 
-    Words on its border are cut, pixels and maps alike. A page smaller than the window is left alone.
+    Words on its border are cut, in pixels and maps alike. A page smaller than the window is left alone.
     """
 
     size: int = 512
@@ -200,7 +200,7 @@ class RandomWindow(RandomStage):
         bounds = page.polygons.bounds
         spare = np.array([page.width, page.height]) - self.size
         if len(bounds):
-            # Somewhere that holds the middle of a word drawn at random, so that few windows are empty.
+            # The window holds the middle of a random word, so that few windows are empty.
             word = bounds[rng.integers(len(bounds))]
             low = np.floor((word[:2] + word[2:]) / 2 - rng.uniform(0.1, 0.9, 2) * self.size)
         else:

@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 class Targets(FixedStage):
     """Draw the maps of a page.
 
-    `min_text_size` is 2 pixels because receipts at 640 have lines of 6; text with a shorter side is left out of
-    the loss, and so is text that is marked ignore or whose shrunk form vanishes.
+    Text whose shorter side is below `min_text_size` is left out of the loss, and so is text that is marked ignore or
+    whose shrunk form vanishes. The default is 2 pixels because receipts at 640 have lines of 6.
     """
 
     shrink_ratio: float = 0.4
@@ -134,16 +134,16 @@ def shrink(outline: NDArray[np.int32], distance: float) -> list[NDArray[np.int32
     try:
         offset.AddPath(outline.tolist(), pyclipper.JT_ROUND, pyclipper.ET_CLOSEDPOLYGON)
     except pyclipper.ClipperException:
-        return []  # Cut to whole pixels, fewer than three distinct vertices are left.
+        return []  # On whole pixels it has fewer than three distinct vertices.
     return [np.array(piece, dtype=np.int32) for piece in offset.Execute(-distance)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredTargets(FixedStage):
-    """Take the maps from their file where it fits the page exactly, and draw them where it does not.
+    """Take the maps from their file if it fits the page exactly, or else draw them.
 
-    The fingerprint is of what the maps are drawn from: the polygons in the page's own frame, its size, the
-    parameters and the code. Whatever moved the page or changed the annotation, the file no longer fits.
+    A file fits if its fingerprint equals that of the page: polygons, size, parameters and code. A page that was moved,
+    or whose annotation was changed, needs other maps.
     """
 
     targets: Targets
@@ -165,7 +165,7 @@ class StoredTargets(FixedStage):
             _warn_once(
                 self.folder,
                 f"{map_file(self.folder, sample.filename)} was drawn from other polygons, another size or other code "
-                f"than {sample.filename} has now. Write them anew: python scripts/preprocess_maps.py",
+                f"than {sample.filename} has now. Write them again: python scripts/preprocess_maps.py",
             )
         return replace(self.targets(sample), map_source="stale")
 
@@ -179,11 +179,11 @@ _warned: set[Path] = set()
 
 
 def _warn_once(folder: Path, reason: str) -> None:
-    """The first map that does not fit speaks for its folder; the ledger counts them all."""
+    """Warn of the first map of a folder that does not fit; the ledger counts them all."""
     if folder in _warned:
         return
     _warned.add(folder)
-    log.warning("%s: stale maps are refused and drawn instead. The first: %s", folder, reason)
+    log.warning("%s: stale maps are not used but drawn again. The first: %s", folder, reason)
 
 
 def maps_fingerprint(sample: Sample, targets: Targets) -> str:

@@ -121,7 +121,7 @@ def test_stages_that_dali_has_not_run_behind_it(synthetic, caplog):
     settings = {"image_loading_config": {"scaled": "off"}}
     loader = load(open_split(synthetic, "train", *steps, **settings), 4, suffix="dali")
     assert [type(stage).__name__ for stage in loader.pipeline.plan.rest] == ["RandomAlbumentations", "Warp"]
-    assert "behind DALI the host runs CLAHE" in caplog.text
+    assert "the host runs these stages after DALI: CLAHE" in caplog.text
     expected = list(Loader(open_split(synthetic, "train", *steps, **settings), 4))
     assert compare(expected, list(loader)).max() < 2
 
@@ -144,7 +144,7 @@ def test_without_dali_the_error_names_the_extra_and_the_setting_and_all_else_wor
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_runs_on_the_cpu_and_says_so_once(synthetic, monkeypatch, caplog):
-    monkeypatch.setattr(dali_graph, "_said", set())
+    monkeypatch.setattr(dali_graph, "_warned", set())
     data = OCRDataModule(config(synthetic, "use_dali=true"))
     for split in ("train", "val"):
         assert data.loader(split).pipeline.device.type == "cpu"

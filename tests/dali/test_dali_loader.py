@@ -218,9 +218,9 @@ def test_an_abandoned_pass_leaves_no_thread_of_ours(synthetic):
     [
         ({"size": 5}, "size=5, but the pipeline has 6 pages"),
         ({"batch_size": 9}, "batch_size=9 is more than the pipeline's batch_size=4"),
-        ({"engine": "processes"}, "data.engine=processes, but use_dali=true works in threads"),
-        ({"collate_fn": DBCollateFN(shrink_ratio=0.6)}, "collate_fn wants others"),
-        ({"pipeline": "none"}, "ocr_pipeline gives"),
+        ({"engine": "processes"}, "data.engine=processes, but use_dali=true needs threads"),
+        ({"collate_fn": DBCollateFN(shrink_ratio=0.6)}, "collate_fn expects others"),
+        ({"pipeline": "none"}, "must come from ocr.dali.graph.ocr_pipeline"),
         ({"batches_ahead": 0}, "data.batches_ahead=0"),
         ({"pin_memory": True}, "pin_memory"),
     ],
@@ -234,7 +234,7 @@ def test_settings_that_cannot_work_are_refused(synthetic, settings, complaint):
 def test_printing_a_loader_shows_what_dali_does_and_what_comes_behind(synthetic):
     shown = repr(load(open_split(synthetic, "train", *GEOMETRY, normalize="host")))
     assert "DALIDataLoader(2 batches, batch_size=4) of DALI on cpu" in shown
-    assert shown.index("Letterbox") < shown.index("behind it: Warp")
+    assert shown.index("Letterbox") < shown.index("then on the host: Warp")
     assert "-> Normalize" in repr(load(open_split(synthetic, normalize="host")))
 
 

@@ -233,7 +233,7 @@ def test_images_in_subfolders_are_read(folder):
             {"image_loading_config": {"scald": "off"}},
             "image_loading_config has no setting 'scald': did you mean scaled",
         ),
-        ({"image_loading_config": {"scaled": "on"}}, "decode.scaled='on' is not one of auto, off"),
+        ({"image_loading_config": {"scaled": "on"}}, "decode.scaled='on': Known: auto, off"),
         ({"image_loading_config": {"annotation_frame": "up"}}, "annotation_frame='up'"),
         ({"image_loading_config": {"needed_side": 9}}, "no setting 'needed_side'"),
         ({"on_bad_sample": "ignore"}, "on_bad_sample='ignore' is not one of raise, skip"),

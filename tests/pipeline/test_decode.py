@@ -136,7 +136,7 @@ def test_measuring_gives_the_geometry_without_the_pixels():
     [
         ({"scaled": "fast"}, "decode.scaled='fast'"),
         ({"scaled": True}, "auto, off"),
-        ({"annotation_frame": "exif"}, "annotation_frame='exif' is not one of auto, upright, raw"),
+        ({"annotation_frame": "exif"}, "decode.annotation_frame='exif': Known: auto, raw, upright"),
         ({"max_pixels": "1e9"}, "decode.max_pixels='1e9'"),
         ({"max_pixels": 0}, "decode.max_pixels=0"),
     ],

@@ -55,7 +55,7 @@ def test_a_mirrored_view_of_a_page_is_normalised_like_its_copy() -> None:
         ({"std": (0.2, 0.2, 0.2, 0.2)}, "three channels"),
         (
             {"std": (0.2, 0.0, 0.2)},
-            r"Normalize\(std=\(0.2, 0.0, 0.2\)\): three channels are needed, each a number > 0",
+            r"Normalize\(std=\(0.2, 0.0, 0.2\)\): it must have three channels, each a number > 0",
         ),
         ({"std": (0.2, float("nan"), 0.2)}, "three channels.*> 0"),
         ({"std": np.float64(0.2)}, "three channels"),
