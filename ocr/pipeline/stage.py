@@ -26,6 +26,13 @@ class RandomStage(ABC):
     """Draws parameters from the generator of `(seed, epoch, index)`, then applies them: a new page every epoch.
 
     Both steps are public, so that the same parameters can be applied by other means, such as the operators of a GPU.
+
+    >>> from dataclasses import replace
+    >>> class Darken(RandomStage):
+    ...     def draw(self, rng, page):
+    ...         return rng.uniform(0.5, 1)
+    ...     def apply(self, sample, parameters):
+    ...         return replace(sample, image=(sample.image * parameters).astype(np.uint8))
     """
 
     __slots__ = ()

@@ -1,12 +1,15 @@
 """Samples to items, and what a batch is made of."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 import torch
 
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.batch import LISTED, STACKED, collate, image_tensor, to_item
+from ocr.pipeline.batch import LISTED, STACKED, Slot, collate, image_tensor, to_item
 from ocr.pipeline.device import Normalize
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import NO_IMAGE, Maps, Sample
 from ocr.pipeline.targets import Targets
 
 TARGETS = Targets()
@@ -95,3 +98,37 @@ def test_the_smallest_text_of_the_dataset_stays_when_maps_are_drawn_anew() -> No
 
     assert batch is not None
     assert not batch["prob_maps"].any()
+
+
+def empty_slot(dtype: type = np.uint8) -> Slot:
+    image = np.zeros((24, 32, 3) if dtype is np.uint8 else (3, 24, 32), dtype)
+    kinds = (np.float32, np.float32, np.bool_, np.bool_)
+    return Slot(image, Maps(*(np.zeros((24, 32), kind) for kind in kinds)))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("has_maps", [False, True])
+def test_a_slot_holds_what_the_item_of_its_sample_holds(dtype: type, has_maps: bool) -> None:
+    normalize = Normalize() if dtype is np.float32 else None
+    item = to_item(TARGETS(page()), normalize, TARGETS)
+    slot = empty_slot(dtype)
+
+    written = slot.write(replace(TARGETS(page()), map_source="cached") if has_maps else page(), normalize, TARGETS)
+
+    image = slot.image.transpose(2, 0, 1) if dtype is np.uint8 else slot.image
+    assert np.array_equal(image, item["image"])
+    for name, array in zip(Maps._fields, slot.maps, strict=True):
+        assert np.array_equal(array, item[name][0])
+    assert written.map_source == ("cached" if has_maps else "drawn")
+
+
+def test_a_slot_leaves_out_pixels_that_dali_holds_and_maps_that_are_drawn_elsewhere() -> None:
+    slot = empty_slot()
+    slot.write(replace(page(), image=NO_IMAGE, reduced_from=(32, 24)), None, TARGETS)
+    assert not slot.image.any()
+    assert slot.maps.prob_map.any()
+
+    slot = empty_slot()
+    slot.write(page(), None, None)
+    assert slot.image.any()
+    assert not slot.maps.prob_map.any()
