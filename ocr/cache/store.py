@@ -1,48 +1,37 @@
-"""The files of one cache: a row a sample, and a sparse file of columns that all readers share as one memory map.
+"""The files of one cache: one row per sample, and a sparse file of columns that all readers share as one memory map.
 
-    about.json   whose pages these are, and the layout; written once
-    rows         counts of all runs, then for every sample whether it is there, where, of what, and its checksum
-    data         a column an array, a slot a sample; what does not fit a slot, or replaces one, lies behind them
+    about.json   which dataset and stages it belongs to, and its layout; written once
+    rows         counts of all runs, then per sample whether it is stored, at which offset, made of what, its checksum
+    data         one column per array, one slot per sample; after them whatever does not fit a slot, or replaces one
 
-Data is written first and its row last: a writer killed at any point leaves an empty row, and what a crash of the
-machine tears apart fails its checksum. A slot that somebody may be reading is never overwritten with other content.
-Rows are claimed by locks that end with their process.
+Data is written first and its row last: a writer that is killed leaves an empty row, and what a crash of the machine
+tears apart fails its checksum. A slot that may be in use is never overwritten with other content.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import struct
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.cache.row_format import FORMAT, METADATA_SLOT_BYTES, ROW_BYTES, Layout, Row, align
+from ocr.cache.claims import Claims
+from ocr.cache.row_format import METADATA_SLOT_BYTES, ROW_BYTES, Layout, Row, align
+from ocr.cache.store_folder import DamagedStoreError, create_store, read_about
 from ocr.mapped_file import map_file, private_window
-from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.record import Record
 from ocr.pipeline.source import Signature
 
-CLAIM_SECONDS = 60.0
 EVENTS = ("hits", "misses", "invalid")
 _COUNTS = struct.Struct("<qqq")
 
 
-class DamagedStoreError(Exception):
-    """The files are not what they should be and can only be made anew."""
-
-
 class Store:
-    """An open cache of this process."""
+    """A cache that is open in this process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,31 +41,18 @@ class Store:
         self.writable = self._open()
         rows_bytes = os.fstat(self._rows).st_size
         if rows_bytes < (self.layout.count + 1) * ROW_BYTES or self.data_bytes < self.layout.end():
-            raise DamagedStoreError(f"{folder}: a file of it was cut short")
+            raise DamagedStoreError(f"{folder}: one of its files was truncated")
         self._mapped = map_file(self._data)
-        self._lock = threading.Condition()
-        self._claimed: set[int] = set()
+        self._claims = Claims(self._rows, self.writable)
 
     @classmethod
     def create(cls, folder: Path, layout: Layout, about: dict[str, Any]) -> Store:
-        """Make the files aside and put them into place at once; whoever comes second uses those of the first."""
-        aside = partial_folder(folder)
-        aside.mkdir(parents=True)
-        try:
-            about = {"format": FORMAT, "layout": asdict(layout)} | about
-            about["digest"] = _about_digest(about)
-            (aside / "about.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
-            for name, length in (("rows", (layout.count + 1) * ROW_BYTES), ("data", layout.end())):
-                with (aside / name).open("wb") as stream:
-                    stream.truncate(length)
-            with suppress(FileExistsError, OSError):
-                aside.rename(folder)
-        finally:
-            unlink_files(aside)
+        """Create an empty cache and open it; opens the existing one if another process was faster."""
+        create_store(folder, layout, about)
         return cls(folder)
 
     def _open(self) -> bool:
-        """Whether the files may be written to."""
+        """Open the files; False if they can only be read."""
         try:
             self._open_files(os.O_RDWR)
             return True
@@ -92,7 +68,7 @@ class Store:
         self._data = os.open(self.folder / "data", mode)
 
     def close(self) -> None:
-        """Give the files back; views that are in use stay valid."""
+        """Close the files; views that are in use stay valid."""
         for descriptor in (self._rows, self._data):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -108,37 +84,37 @@ class Store:
 
     @property
     def used_bytes(self) -> int:
-        """What the data takes on disk, whoever wrote it."""
+        """What the data of all processes takes on disk."""
         return os.fstat(self._data).st_blocks * 512
 
     def row(self, index: int) -> Row | None:
-        """What is known of a sample; None where it is not there, or the row itself is damaged."""
+        """The row of a sample; None if it is not stored, or the row itself is damaged."""
         return Row.unpack(self.row_bytes(index))
 
     def row_bytes(self, index: int) -> bytes:
-        """The row as it lies in the file: as long as it stays the same, so does the sample."""
+        """The row as it is in the file: as long as it stays the same, so does the sample."""
         return os.pread(self._rows, ROW_BYTES, (index + 1) * ROW_BYTES)
 
     def ready(self) -> NDArray[np.int64]:
-        """Samples that have a row."""
+        """Indices of the samples that have a row."""
         rows = np.frombuffer(os.pread(self._rows, self.layout.count * ROW_BYTES, ROW_BYTES), dtype=np.uint8)
         return np.flatnonzero(rows.reshape(-1, ROW_BYTES)[:, :4].any(axis=1))
 
     def read(self, index: int, row: Row) -> Record | None:
-        """Read-only views of a sample; None where its row cannot be right."""
-        kept = self.layout.arrays(row.height, row.width)
+        """Read-only views of a sample; None if its row cannot be right."""
+        specs = self.layout.arrays(row.height, row.width)
         if row.offset < 0:
             if (row.height, row.width) != (self.layout.height, self.layout.width):
                 return None
-            starts = [self._slot(name, index) for name in (*kept, "metadata")]
+            starts = [self._slot(name, index) for name in (*specs, "metadata")]
         else:
-            sizes = [array.nbytes for array in kept.values()]
+            sizes = [spec.nbytes for spec in specs.values()]
             starts = [row.offset + sum(sizes[:n]) for n in range(len(sizes) + 1)]
         if not self._covers(starts[-1] + row.metadata_bytes):
             return None
         arrays = {
-            name: self._mapped[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-            for (name, array), start in zip(kept.items(), starts, strict=False)
+            name: self._mapped[start : start + spec.nbytes].view(spec.dtype).reshape(spec.shape)
+            for (name, spec), start in zip(specs.items(), starts, strict=False)
         }
         return Record(arrays, self._mapped[starts[-1] : starts[-1] + row.metadata_bytes].tobytes())
 
@@ -148,73 +124,46 @@ class Store:
         return self._mapped[start : start + row.metadata_bytes].tobytes()
 
     def windows(self, first: int, count: int) -> dict[str, NDArray[Any]] | None:
-        """Neighbouring slots of every column as arrays of their own; None where the system has no such windows."""
+        """Consecutive slots of every column as private arrays; None if the system has no such windows."""
         found = {}
-        for name, array in self.layout.arrays(self.layout.height, self.layout.width).items():
-            memory = private_window(self._data, self._slot(name, first), array.nbytes * count)
+        for name, spec in self.layout.arrays(self.layout.height, self.layout.width).items():
+            memory = private_window(self._data, self._slot(name, first), spec.nbytes * count)
             if memory is None:
                 return None
-            found[name] = memory.view(array.dtype).reshape(count, *array.shape)
+            found[name] = memory.view(spec.dtype).reshape(count, *spec.shape)
         return found
 
     def write(self, index: int, record: Record, content: bytes, annotation: bytes, signature: Signature) -> Row:
-        """Store a sample, its row last; OSError where the disk does not take it."""
+        """Store a sample, its row last; OSError if it cannot be written."""
         size_hw, parts, before = record.size_hw, list(record.parts()), self.row(index)
         fits = size_hw == (self.layout.height, self.layout.width) and len(record.metadata) <= METADATA_SLOT_BYTES
-        # Somebody may be reading the slot: what was made of another file or annotation stays as it is.
+        # The slot may be in use: what was made of another file or annotation stays as it is.
         if fits and (before is None or (before.content, before.annotation) == (content, annotation)):
-            place, starts = -1, [self._slot(name, index) for name in (*record.arrays, "metadata")]
+            offset, starts = -1, [self._slot(name, index) for name in (*record.arrays, "metadata")]
         else:
-            place = self._allocate(sum(part.nbytes for part in parts))
-            starts = (place + np.cumsum([0, *(part.nbytes for part in parts[:-1])])).tolist()
+            offset = self._allocate(sum(part.nbytes for part in parts))
+            starts = (offset + np.cumsum([0, *(part.nbytes for part in parts[:-1])])).tolist()
         for part, start in zip(parts, starts, strict=True):
             _write_all(self._data, part, start)
-        row = Row(*size_hw, len(record.metadata), place, content, annotation, record.checksum(), signature)
+        row = Row(*size_hw, len(record.metadata), offset, content, annotation, record.checksum(), signature)
         self.write_row(index, row)
         return row
 
     def write_row(self, index: int, row: Row) -> None:
-        """Make a sample known, or known anew."""
+        """Write or replace the row of a sample whose data is written."""
         os.pwrite(self._rows, row.pack(), (index + 1) * ROW_BYTES)
 
     def forget(self, index: int) -> None:
-        """Make a sample unknown, so that it is made anew; for damaged ones only, because their slot is used again."""
+        """Empty the row of a damaged sample, so that it is made again; not for others, because its slot is reused."""
         os.pwrite(self._rows, bytes(ROW_BYTES), (index + 1) * ROW_BYTES)
 
-    @contextmanager
-    def claim(self, index: int) -> Iterator[None]:
-        """Be the only one to make a sample; who holds a claim for longer than a minute is stuck, and not waited for."""
-        deadline = time.monotonic() + CLAIM_SECONDS
-        # Locks of the system are between processes; those of threads are our own.
-        with self._lock:
-            while index in self._claimed and time.monotonic() < deadline:
-                self._lock.wait(1.0)
-            self._claimed.add(index)
-        try:
-            while not self._lock_row(index) and time.monotonic() < deadline:
-                time.sleep(0.002)
-            yield
-        finally:
-            with self._lock:
-                if self.writable:
-                    fcntl.lockf(self._rows, fcntl.LOCK_UN, 1, (index + 1) * ROW_BYTES)
-                self._claimed.discard(index)
-                self._lock.notify_all()
-
-    def _lock_row(self, index: int) -> bool:
-        if not self.writable:
-            return True
-        try:
-            fcntl.lockf(self._rows, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, (index + 1) * ROW_BYTES)
-        except (BlockingIOError, PermissionError):
-            return False
-        except OSError:
-            pass  # A file system without locks: two may make the same sample, and both make it right.
-        return True
+    def claim(self, index: int) -> AbstractContextManager[None]:
+        """Be the only one to make a sample; claims older than 60 s are ignored."""
+        return self._claims.claim(index)
 
     def count(self, **events: int) -> dict[str, int]:
-        """Add to the hits, misses and invalid ones of all runs, and tell their sums."""
-        with self._locked_head():
+        """Add to the hits, misses and invalid samples of all runs, and return the sums."""
+        with self._claims.whole_file():
             before = _COUNTS.unpack(os.pread(self._rows, _COUNTS.size, 0))
             sums = {name: old + events.get(name, 0) for name, old in zip(EVENTS, before, strict=True)}
             if self.writable and any(events.values()):
@@ -222,75 +171,25 @@ class Store:
         return sums
 
     def _allocate(self, size: int) -> int:
-        """Room at the end of the data; what a killed writer was given stays empty until the cache is cleared."""
-        with self._locked_head():
-            place = align(self.data_bytes)
-            os.ftruncate(self._data, place + size)
-        return place
-
-    @contextmanager
-    def _locked_head(self) -> Iterator[None]:
-        # Not the kind of lock that claims are: those do not keep apart two stores of one process.
-        with self._lock:
-            if self.writable:
-                fcntl.flock(self._rows, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
-                if self.writable:
-                    fcntl.flock(self._rows, fcntl.LOCK_UN)
+        """Offset of new space at the end of the data; what a killed writer allocated is lost until the cache goes."""
+        with self._claims.whole_file():
+            offset = align(self.data_bytes)
+            os.ftruncate(self._data, offset + size)
+        return offset
 
     def _slot(self, name: str, index: int) -> int:
         start, slot = self.columns[name]
         return start + slot * index
 
     def _covers(self, end: int) -> bool:
-        """Whether the map reaches so far, after mapping what was added since."""
+        """Whether the map reaches this offset, after mapping what was added since."""
         if len(self._mapped) < end <= self.data_bytes:
             self._mapped = map_file(self._data)
         return end <= len(self._mapped)
 
 
-def read_about(folder: Path) -> tuple[dict[str, Any], Layout]:
-    """The description of a cache and its layout."""
-    try:
-        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        if about["format"] != FORMAT:
-            raise DamagedStoreError(f"{folder}: format {about['format']}, not {FORMAT}")
-        if about.pop("digest") != _about_digest(about):
-            raise DamagedStoreError(f"{folder}/about.json was changed")
-        return about, Layout(**about["layout"])
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, KeyError, TypeError) as error:
-        # Other errors may be over in a minute, such as too many open files: no reason to make everything anew.
-        raise DamagedStoreError(f"{folder}: {error}") from error
-
-
-def _about_digest(about: dict[str, Any]) -> str:
-    return digest(json.dumps(about, sort_keys=True))
-
-
-def partial_folder(folder: Path) -> Path:
-    """Where a cache is made or taken apart, out of sight; named so that `remove_partial_folders` knows whose it is."""
-    return folder.with_name(f".{folder.name}.{os.getpid()}-{threading.get_ident()}.partial")
-
-
-def remove_store(folder: Path) -> None:
-    """Remove a cache at once; processes that use it keep what they have mapped."""
-    aside = partial_folder(folder)
-    folder.rename(aside)
-    unlink_files(aside)
-
-
-def unlink_files(folder: Path) -> None:
-    """Remove the files of a cache and its folder, as far as they are there."""
-    for name in ("about.json", "rows", "data"):
-        (folder / name).unlink(missing_ok=True)
-    with suppress(OSError):
-        folder.rmdir()
-
-
 def _write_all(descriptor: int, data: NDArray[np.uint8], offset: int) -> None:
-    """Through the file and not through the map, where a full disk would be a crash instead of an error."""
+    """Write through the file, not the map: there a full disk would be a crash instead of an error."""
     rest = data.data
     while len(rest):
         written = os.pwrite(descriptor, rest, offset)

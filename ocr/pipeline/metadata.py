@@ -14,6 +14,9 @@ from ocr.pipeline.sample import Maps, Sample
 
 ARRAYS = ("image", *Maps._fields)
 """Names of the arrays of a sample, in the order in which they are stored."""
+MAP_DTYPES: dict[str, type[np.generic]] = dict(
+    zip(Maps._fields, (np.float32, np.float32, np.bool_, np.bool_), strict=True)
+)
 FIELDS = ("shape", "raw_size", "orientation", "polygon_frame", "recovered", "dropped_polygons")
 """Fields of a sample that JSON stores as they are; its pairs come back as lists."""
 _LENGTHS = struct.Struct("<III")

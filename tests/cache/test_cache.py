@@ -240,19 +240,19 @@ class Brighten(FixedStage):
         return replace(sample, image=sample.image + HIDDEN["gain"])
 
 
-@pytest.mark.parametrize("relatives", [False, True], ids=["alone", "with another cache of the same stages"])
+@pytest.mark.parametrize("siblings", [False, True], ids=["alone", "with another cache of the same stages"])
 def test_a_stage_with_a_hidden_dependence_is_caught_and_the_cache_made_anew(
-    pages, tmp_path, monkeypatch, caplog, relatives
+    pages, tmp_path, monkeypatch, caplog, siblings
 ):
     cache, transform = tmp_path / "cache", fixed(Brighten())
     read_right(pages, cache, transform=transform)
-    if relatives:
+    if siblings:
         rename_a_page(copy(pages))
         read_right(pages.with_name("copy"), cache, transform=transform)
     monkeypatch.setitem(HIDDEN, "gain", 1)
     assert not caplog.records
     assert read_right(pages, cache, transform=transform) == NONE
-    assert "the whole cache is made anew" in caplog.text
+    assert "the whole cache is rebuilt" in caplog.text
     caplog.clear()
     assert read_right(pages, cache, transform=transform) == ALL
     assert not caplog.records

@@ -259,7 +259,7 @@ def test_a_real_disk_gets_full_and_has_room_again_and_is_read_only_at_last(pages
     assert fourth == (8, 0, 0)
     assert fifth == (7, 0, 1)
     assert ["No space left" in warning for warning in answer["warnings"]] == [True, True, False]
-    assert "may not be written to" in answer["warnings"][2]
+    assert "is read-only" in answer["warnings"][2]
 
 
 def read_without_rights(folder: str) -> tuple[int, int, int]:

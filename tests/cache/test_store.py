@@ -16,7 +16,7 @@ import pytest
 from cache_worker import items, open_pages, outcomes, read_right, worker, write_pages
 from sameness import assert_same
 
-from ocr.cache.folder import FolderLock
+from ocr.cache.lock import FolderLock
 from ocr.cache.row_format import ROW_BYTES
 from ocr.cache.store import Store
 from ocr.datasets import DBTransforms

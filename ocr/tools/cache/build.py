@@ -132,5 +132,5 @@ def _print_built(built: Built, console: Console) -> None:
 def _summary(split: str, cache: Cache, hits: int, seconds: float) -> Built:
     pages, store = len(cache.source), cache.store()
     if store is None:
-        return Built(split, cache.root, pages, 0, 0, 0, seconds)
+        return Built(split, cache.handle.root, pages, 0, 0, 0, seconds)
     return Built(split, store.folder, pages, hits, len(store.ready()), disk_bytes(store.folder), seconds)

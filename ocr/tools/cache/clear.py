@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.prompt import Confirm
 
-from ocr.cache.folder import cache_root, remove_remains
-from ocr.cache.store import remove_store
+from ocr.cache.folder import cache_root, remove_partial_stores
+from ocr.cache.store_folder import remove_store
 from ocr.errors import ConfigError
 from ocr.tools.cache.kept import Kept, describe, find_caches
 from ocr.tools.cache.report import PLAIN, ago, counted
@@ -44,7 +44,7 @@ def clear(
         console.print("nothing removed", **PLAIN)
         return 1
     removed = list(_remove(chosen, console))
-    remains = remove_remains(root)
+    remains = remove_partial_stores(root)
     freed = [_sum(removed)] * bool(removed) + [f"{format_bytes(remains)} that killed processes left"] * bool(remains)
     left = _sum([cache for cache in caches if cache not in removed])
     done = f"freed {' and '.join(freed)}" if freed else "nothing to remove"

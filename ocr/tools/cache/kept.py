@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ocr.cache.folder import disk_bytes, last_used, list_stores
-from ocr.cache.store import DamagedStoreError, Store
+from ocr.cache.store import Store
+from ocr.cache.store_folder import DamagedStoreError
 from ocr.errors import ConfigError
 
 

@@ -15,7 +15,8 @@ from rich.progress import track
 
 from ocr.cache.folder import cache_root
 from ocr.cache.row_format import ROW_BYTES
-from ocr.cache.store import DamagedStoreError, Store, read_about, remove_store
+from ocr.cache.store import Store
+from ocr.cache.store_folder import DamagedStoreError, read_about, remove_store
 from ocr.pipeline.source import file_signature
 from ocr.tools.cache.kept import find_caches
 from ocr.tools.cache.report import PLAIN

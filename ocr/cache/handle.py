@@ -1,0 +1,131 @@
+"""The store of one dataset in one process: opened when it is needed, created with the first sample."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from ocr.cache.budget import Budget
+from ocr.cache.folder import find_store
+from ocr.cache.lock import FolderLock
+from ocr.cache.proof import holds_pages_of
+from ocr.cache.row_format import Layout
+from ocr.cache.siblings import Siblings
+from ocr.cache.store import Store
+from ocr.cache.store_folder import remove_store
+from ocr.pipeline.record import Record
+from ocr.pipeline.source import Source
+
+log = logging.getLogger(__name__)
+
+
+class StoreHandle:
+    """Opens, creates and discards a store; pickled or forked, it opens its own."""
+
+    def __init__(self, root: Path, name: str, source: Source, about: dict[str, Any], budget: Budget) -> None:
+        """`name` is that of the folder in `root`, without its number; `about` describes the cache to people."""
+        self.root, self._name, self._source, self._about, self._budget = root, name, source, about, budget
+        self._reset()
+
+    def _reset(self) -> None:
+        self.store: Store | None = None
+        """The store, if it is open."""
+        self.stopped = ""
+        """Why nothing more is stored; empty as long as samples are stored."""
+        self._folder = self.root / f"{self._name}-0"
+        self._siblings: Siblings | None = None
+        self._lock = FolderLock(self.root)
+        self._process = os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: vars(self)[name] for name in ("root", "_name", "_source", "_about", "_budget")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._reset()
+
+    def open(self) -> Store | None:
+        """The store; None if there is none yet, or it cannot be opened."""
+        if self._process != os.getpid():
+            self._reset()
+        if self.store is None and not self.stopped:
+            with self._lock:
+                if self.store is None:
+                    self._find()
+        return self.store
+
+    def _find(self) -> None:
+        try:
+            is_ours = lambda store: holds_pages_of(store, self._source)  # noqa: E731
+            self.store, self._folder = find_store(self.root, self._name, is_ours)
+        except OSError as error:
+            self.stop(f"cannot be opened ({error}); pages are made again every time")
+        if self.store is not None and not self.store.writable:
+            self.stop(f"is read-only and covers {self.covered:.0%}; other pages are made again every time")
+
+    def create(self, record: Record) -> Store:
+        """The store, created with the layout of its first sample if it does not exist."""
+        if self.store is None:
+            self.root.mkdir(parents=True, exist_ok=True)
+            about = self._about | {"created": time.time()}
+            self.store = Store.create(self._folder, Layout.of(len(self._source), record), about)
+        return self.store
+
+    @property
+    def covered(self) -> float:
+        """Share of the samples that are stored."""
+        store = self.open()
+        return len(store.ready()) / len(self._source) if store else 0.0
+
+    def has_room_for(self, record: Record) -> bool:
+        """Whether the budget allows one more sample; if not, nothing more is stored."""
+        assert self.store is not None
+        used = self.store.used_bytes
+        if used + sum(array.nbytes for array in record.arrays.values()) <= self._budget.limit(self.root, used):
+            return True
+        self.stop(
+            f"is full at {used / 1e9:.2f} GB ({self._budget}): it covers {self.covered:.0%} of the pages, and the "
+            "others are made again every epoch. Raise cache.max_bytes if there is room"
+        )
+        return False
+
+    def stop(self, reason: str) -> None:
+        """Store nothing more in this process, and warn once."""
+        if not self.stopped:
+            self.stopped = reason
+            log.warning("%s: the cache %s", self.store.folder if self.store else self.root, reason)
+
+    @contextmanager
+    def turn(self, index: int) -> Iterator[None]:
+        """Be the only one to make a sample; look again whether it is stored, since another may have had its turn."""
+        with ExitStack() as turn:
+            if self.store is None and not self.stopped:
+                # The first sample determines the layout, so all others wait for it.
+                turn.enter_context(self._lock)
+                if self.open() is not None:
+                    turn.close()
+            if self.store is not None and not self.stopped:
+                turn.enter_context(self.store.claim(index))
+            yield
+
+    def siblings(self, untrusted: int) -> Siblings:
+        """Other caches of the same stages, of which the first `untrusted` samples are made again and compared."""
+        with self._lock if self._siblings is None else nullcontext():
+            self._siblings = self._siblings or Siblings(self._folder, untrusted)
+        return self._siblings
+
+    def discard(self) -> None:
+        """Remove the store, and trust no sibling either."""
+        with self._lock:
+            store, self.store = self.store, None
+            self._siblings = Siblings()
+            try:
+                if store is not None:
+                    remove_store(store.folder)
+            except OSError as error:
+                self.stop(f"cannot be removed ({error}) and is not used; pages are made again every time")
