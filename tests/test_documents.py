@@ -95,7 +95,9 @@ def check_ocr(words: list[str]) -> None:
     options = {option for parameter in command.params for option in [*parameter.opts, *parameter.secondary_opts]}
     for word in words:
         option = word.partition("=")[0]
-        assert not word.startswith("--") or option in options | {"--help", "--config-dir"}, f"{' '.join(path)}: {word}"
+        assert not word.startswith("--") or option in options | {"--help", "--config-dir", "--cfg"}, (
+            f"{' '.join(path)}: {word}"
+        )
     overrides = overrides_of(words)
     if overrides:
         check_settings(path[1] if path[1] in ("test", "predict", "sweep") else "train", overrides)
