@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError, DataError
-from ocr.pipeline.batch import Batch, as_batch
+from ocr.loader.protocol import CachedBatch
+from ocr.pipeline.batch import as_batch
 from ocr.pipeline.fingerprint import stages_digest
 from ocr.pipeline.ledger import rows_of
 from ocr.shards.source import ShardSource
@@ -28,10 +26,11 @@ class ShardDataset(PageDataset):
             cache, settings = "off", settings | {"preload_everything": False}
         super().__init__(source, transform, cache=cache, **settings)
         self._refuse_other_stages()
-        self._has_views = source.holds_batches and not transform.random and transform.host_normalization is None
+        on_host = self.transform.host_normalization is not None
+        self._has_views = source.holds_batches and not transform.random and not on_host
 
-    def peek(self, indices: Sequence[int]) -> tuple[Batch, NDArray[np.int32]] | None:
-        # Whatever is wrong with a page is told, or skipped, when it is read by itself.
+    def peek(self, indices: Sequence[int]) -> CachedBatch | None:
+        # If something is wrong with a page, it is raised or skipped when the page is read by itself.
         with suppress(DataError):
             kept = self.source.view(indices) if self._has_views else None
             if kept is not None:
@@ -47,5 +46,5 @@ class ShardDataset(PageDataset):
             path = " -> ".join(map(repr, mine))
             raise ConfigError(
                 f"tar_path: the ready samples of {self.source.location} were made by other stages, parameters, code or "
-                f"libraries than these: {path}. Convert anew, or read raw shards"
+                f"libraries than these: {path}. Convert again, or read raw shards"
             )

@@ -1,0 +1,79 @@
+"""PageCache: the cache of a dataset as its loaders use it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+from rich.console import Console
+from rich.progress import track
+
+from ocr.cache.cache import Cache
+from ocr.loader.protocol import CachedBatch
+from ocr.pipeline.batch import are_consecutive, as_batch
+from ocr.pipeline.cut import Cut
+from ocr.pipeline.ledger import Ledger, rows_of
+from ocr.pipeline.page import FixedPart
+from ocr.pipeline.source import Source
+from ocr.system import usable_cores
+
+log = logging.getLogger(__name__)
+
+
+class PageCache:
+    """Batches as views of a cache, filling it ahead, and counting its hits and misses."""
+
+    def __init__(self, cache: Cache, ledger: Ledger, holds_batches: bool) -> None:
+        """`holds_batches`: what is stored of a sample is exactly what a batch contains."""
+        self.cache = cache
+        self._ledger, self._holds_batches = ledger, holds_batches
+        self._settled: dict[str, int] = {}
+
+    def can_view(self, indices: Sequence[int]) -> bool:
+        """Whether a batch of these samples is a view as soon as the cache holds them."""
+        return self._holds_batches and not self.cache.stopped and are_consecutive(indices)
+
+    def peek(self, indices: Sequence[int]) -> CachedBatch | None:
+        """A batch of neighbouring samples as views; None if they must be made or copied."""
+        found = self.cache.view(indices) if self._holds_batches else None
+        return None if found is None else (as_batch(*found), rows_of(found[1]))
+
+    def settle(self) -> None:
+        """Add the hits and misses of this epoch so far to the statistics of `ocr cache stats`."""
+        totals = self._ledger.totals()
+        counts = {name: totals[f"cache_{name}"] for name in ("hits", "misses", "invalid")}
+        new = {name: count - self._settled.get(name, 0) for name, count in counts.items()}
+        if any(new.values()):
+            self.cache.settle(**new)
+            self._settled = counts
+
+    def start_epoch(self) -> None:
+        """Count from zero again, as the ledger does."""
+        self._settled = {}
+
+    def fill(self, keep: Callable[[int], str], title: str, threads: int | None = None) -> Counter[str]:
+        """Call `keep` for every sample, in threads and with a progress bar; returns how often each outcome occurred."""
+        outcomes: Counter[str] = Counter()
+        total = len(self.cache.source)
+        with closing(self.cache.fill(keep, threads or usable_cores())) as made:
+            for outcome in track(made, title, total=total, transient=True, disable=not Console().is_terminal):
+                outcomes[outcome or "skipped"] += 1
+        return outcomes
+
+
+def open_cache(
+    source: Source, make: FixedPart, cut: Cut, folder: str | os.PathLike[str] | None, max_bytes: int | str
+) -> Cache:
+    """The cache of what `make` returns for the pages of a source."""
+    for part in make.parts:
+        if " object at 0x" in repr(part):
+            log.warning(
+                "%r does not show its parameters, so the cache is rebuilt in every run. Make it a frozen dataclass",
+                part,
+            )
+    cache = Cache(source, make.parts, make, cut, folder, max_bytes)
+    cache.start()
+    return cache
