@@ -127,7 +127,7 @@ def test_a_value_of_the_wrong_type_is_an_error_that_names_the_split(synthetic):
         build_dataset(config(synthetic, "datasets.val_dataset.image_extensions=5"), "val")
     with pytest.raises(ConfigError, match="datasets is null"):
         build_dataset(config(synthetic, "datasets=null"), "val")
-    with pytest.raises(ConfigError, match=r"(?s)datasets\.val_dataset cannot be made.*no_such_setting"):
+    with pytest.raises(ConfigError, match=r"(?s)datasets\.val_dataset cannot be instantiated.*no_such_setting"):
         build_dataset(config(synthetic, "+datasets.val_dataset.no_such_setting=1"), "val")
 
 

@@ -22,7 +22,7 @@ __all__ = ["DALIDataLoader", "DBCollateFN", "DBTransforms", "OCRDataset", "OCRWe
 
 
 def __getattr__(name: str) -> Any:
-    # Torch and numba load with the first dataset that is asked for, not with the package.
+    # Torch and numba are imported with the first dataset, not with the package.
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Albumentations transforms as stages: the known ones on the fast path, the others as they are."""
+"""Albumentations transforms as stages: letterboxing becomes our own stage, the others run as they are."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _FIXED = frozenset(
     | {"Normalize", "Pad", "PadIfNeeded", "Resize", "SmallestMaxSize", "ToFloat", "ToGray", "ToRGB", "Transpose"}
     | {"VerticalFlip"}
 )
-# These ask for the boxes of words, without saying so in `targets_as_params`.
+# These need the boxes of words, but do not list them in `targets_as_params`.
 _AROUND_BOXES = ("BBoxSafeRandomCrop", "RandomSizedBBoxSafeCrop", "AtLeastOneBBoxRandomCrop")
-# These ask for what a page does not have, without saying so either.
+# These need what a page does not have, and do not list it either.
 _NEEDS = {
     "ConstrainedCoarseDropout": "mask or labelled bboxes",
     "CropNonEmptyMaskIfExists": "mask",
@@ -37,7 +37,7 @@ _NEEDS = {
 }
 _PROVIDED = {"image", "bboxes", "keypoints"}
 _INTERPOLATIONS = {cv2.INTER_LINEAR: "linear", cv2.INTER_CUBIC: "cubic", cv2.INTER_AREA: "area"}
-# Where a page's points go tells the matrix; more of them than the four needed tell whether there is one.
+# The matrix is fitted to where these points go; more than the four needed show whether there is a matrix at all.
 _GRID = np.stack(np.meshgrid([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]), axis=-1).reshape(-1, 2)
 
 
@@ -76,7 +76,7 @@ def is_fixed(step: Any) -> bool:
 
 
 def _as_letterbox(resize: Any, pad: Any) -> Letterbox | None:
-    """`LongestMaxSize(n)` followed by `PadIfNeeded(n, n)` is a letterbox, where neither asks for anything unusual."""
+    """`LongestMaxSize(n)` followed by `PadIfNeeded(n, n)` as a letterbox; None if either has an unusual setting."""
     if type(resize).__name__ != "LongestMaxSize" or type(pad).__name__ != "PadIfNeeded":
         return None
     size, fill = resize.max_size, np.unique(pad.fill)
@@ -92,14 +92,14 @@ def _as_letterbox(resize: Any, pad: Any) -> Letterbox | None:
         and 0 <= fill[0] <= 255
         and float(fill[0]).is_integer()
         and interpolation is not None
-        # Their INTER_AREA enlarges by it too, ours by linear interpolation.
+        # Albumentations also enlarges with INTER_AREA, our letterbox with linear interpolation.
         and (interpolation != "area" or (resize.area_for_downscale and resize.interpolation == cv2.INTER_LINEAR))
     )
     return Letterbox(size, str(pad.position), int(fill[0]), interpolation or "linear") if usual else None
 
 
 class _Composed:
-    """A run of Albumentations transforms, one copy a thread because they keep state between calls."""
+    """A run of Albumentations transforms, one copy per thread because they keep state between calls."""
 
     def __init__(self, transforms: tuple[Any, ...]) -> None:
         image_only = require("albumentations", PURPOSE).ImageOnlyTransform
@@ -127,13 +127,13 @@ class _Composed:
         boxes = {"bboxes": _boxes(sample)} if self.around_boxes else {}
         image, numbers, moved = _move(self._compose(seed), sample.image, points, **boxes)
         if len(np.unique(numbers)) < len(numbers):
-            # A reflecting border repeats every point, in no order to rely on; a plain border moves them alike.
+            # A reflecting border repeats every point, in no reliable order; a plain border moves them the same way.
             _, numbers, moved = _move(self._compose(seed, plain_border=True), sample.image, points, **boxes)
         probes = numbers >= len(vertices)
         if probes.sum() < 4:
             raise ConfigError(f"transforms: {self!r} loses the points of the page, so polygons cannot follow it")
         matrix = _fit(points[numbers[probes]].astype(np.float64), moved[probes].astype(np.float64))
-        # What bends lines loses some vertices on the way: these go where the matrix puts them.
+        # A transform that bends lines may lose vertices: the matrix places these.
         followed = move_points(vertices, matrix)
         followed[numbers[~probes]] = moved[~probes]
         polygons = replace(sample.polygons, vertices=followed)
@@ -178,14 +178,14 @@ class RandomAlbumentations(_Composed, RandomStage):
 
 
 def _members(transforms: Sequence[Any]) -> Iterator[Any]:
-    """The transforms themselves, out of whatever `OneOf` or `Sequential` they are in."""
+    """The transforms themselves, taken out of any `OneOf` or `Sequential`."""
     container = require("albumentations", PURPOSE).BaseCompose
     for transform in transforms:
         yield from _members(transform.transforms) if isinstance(transform, container) else [transform]
 
 
 def _is_any(member: Any, names: Collection[str]) -> bool:
-    """Whether a transform, or what it extends, has one of these names."""
+    """Whether a transform, or one of its base classes, has one of these names."""
     return any(kind.__name__ in names for kind in type(member).__mro__)
 
 
@@ -200,10 +200,10 @@ def _refuse_unprovided(member: Any) -> None:
 
 
 def _boxes(sample: Sample) -> NDArray[np.float32]:
-    """(P, 4) pascal_voc boxes of the words on the page that are to be learnt."""
+    """(P, 4) pascal_voc boxes of the words on the page that are not ignored."""
     polygons = sample.polygons
     shown = polygons.select(polygons.on_page(sample.width, sample.height) & ~polygons.ignore)
-    # Vertices are pixel centres and a box has edges; Albumentations cuts to whole pixels, so one more to spare.
+    # Vertices are pixel centres and a box has edges; Albumentations truncates to whole pixels, so add one more.
     room = np.array([-1, -1, 2, 2], dtype=np.float32)
     boxes: NDArray[np.float32] = np.clip(shown.bounds + room, 0, [sample.width, sample.height] * 2)
     return boxes.astype(np.float32)
@@ -212,7 +212,7 @@ def _boxes(sample: Sample) -> NDArray[np.float32]:
 def _move(
     compose: Any, image: NDArray[Any], points: NDArray[np.float32], **boxes: NDArray[np.float32]
 ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float32]]:
-    """The image, and the points that came out with the numbers they went in under."""
+    """The image, and the points that are left with the numbers they were given."""
     numbered = np.column_stack([points, np.arange(len(points), dtype=np.float32)])
     result = compose(image=image, keypoints=numbered, **boxes)
     moved = np.asarray(result["keypoints"], dtype=np.float32).reshape(-1, 3)
@@ -220,11 +220,11 @@ def _move(
 
 
 def _fit(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The matrix that moved the probes: affine where one fits, else the nearest homography."""
+    """The matrix that moved the probes: affine if one fits, else the nearest homography."""
     design = np.column_stack([before, np.ones(len(before))])
     affine, *_ = np.linalg.lstsq(design, after, rcond=None)
     if np.abs(design @ affine - after).max() < 0.01:
         return np.vstack([affine.T, [0, 0, 1]])
-    # Only what is random bends lines, so the way back of a validation page is always exact.
+    # Only random transforms bend lines, so the inverse matrix of a validation page is always exact.
     homography: Any = cv2.findHomography(before, after)[0]
     return np.vstack([affine.T, [0, 0, 1]]) if homography is None else np.asarray(homography, dtype=np.float64)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ocr.checks import check_integer
 from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.transforms import DBTransforms, as_transforms
 from ocr.errors import ConfigError
@@ -38,7 +39,7 @@ class OCRDataset(PageDataset):
         seed: int = 0,
         **cache_settings: Any,
     ) -> None:
-        """`cache_settings`: `cache`, `cache_folder` and `cache_max_bytes` of `PageDataset`."""
+        """`cache_settings`: `cache`, `cache_folder`, `cache_max_bytes` and `preload_everything` of `PageDataset`."""
         transform = as_transforms(transform)
         check_seed_and_targets(seed, targets)
         source = open_folder(
@@ -64,9 +65,8 @@ class OCRDataset(PageDataset):
         )
 
 
-def check_seed_and_targets(seed: Any, targets: Any) -> None:
+def check_seed_and_targets(seed: object, targets: object) -> None:
     """Raise before anything is read."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ConfigError(f"seed={seed!r} must be a whole number, 0 or more")
+    check_integer("seed", seed)
     if not isinstance(targets, Targets | None):
         raise ConfigError(f"targets={targets!r} is not an ocr.pipeline.targets.Targets")

@@ -1,4 +1,4 @@
-"""From config to datasets."""
+"""Datasets from a config."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def build_dataset(config: DictConfig, split: str) -> Any:
         raise ConfigError(f"datasets.{name} is not in the config: {near_names(name, list(config.datasets))}")
     if config.datasets[name] is None:
         raise ConfigError(
-            f"datasets.{name} is null, and {split} is asked for. Describe the split as in "
-            f"configs/data/base.yaml, or do not ask for it (splits=[...] of scripts/preprocess_maps.py)"
+            f"datasets.{name} is null, but {split} is needed. Describe the split as in "
+            f"configs/data/base.yaml, or leave it out (splits=[...] of scripts/preprocess_maps.py)"
         )
     return make(config.datasets[name], f"datasets.{name}")
 
@@ -33,4 +33,4 @@ def make(node: DictConfig, name: str, **settings: Any) -> Any:
     except InstantiationException as error:
         if isinstance(error.__cause__, GlyphFeedError):
             raise type(error.__cause__)(f"{name}: {error.__cause__}") from error
-        raise ConfigError(f"{name} cannot be made: {error}") from error
+        raise ConfigError(f"{name} cannot be instantiated: {error}") from error

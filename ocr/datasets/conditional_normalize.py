@@ -1,4 +1,4 @@
-"""ConditionalNormalize: an Albumentations `Normalize` for pages that may be normalised already."""
+"""ConditionalNormalize: an Albumentations `Normalize` that skips pages which are normalised already."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ else:
 
 
 class ConditionalNormalize(Base):  # type: ignore[misc]
-    """Normalise uint8 images, and leave float images alone, which were normalised when they were preloaded."""
+    """Normalise uint8 images, and leave float images as they are: those were normalised when they were preloaded."""
 
     def apply(self, img: NDArray[Any], **params: Any) -> NDArray[Any]:
         if np.issubdtype(img.dtype, np.floating):

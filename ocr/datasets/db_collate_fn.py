@@ -1,4 +1,4 @@
-"""DBCollateFN: items of `OCRDataset` to a batch."""
+"""DBCollateFN: a batch from items of `OCRDataset`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ocr.pipeline.targets import Targets
 class DBCollateFN:
     """Stack items into `images`, `prob_maps`, `thresh_maps`, their masks, and lists of everything else.
 
-    Items that bring no maps get them drawn here, and so do items whose maps have other parameters.
+    Maps are drawn here for items that have none, or whose maps were drawn with other parameters.
     """
 
     def __init__(self, shrink_ratio: float = 0.4, thresh_min: float = 0.3, thresh_max: float = 0.7) -> None:

@@ -1,4 +1,4 @@
-"""ShardDataset: the pages of shards whose samples are known; what OCRWebDataset and OCRWebStream have in common."""
+"""ShardDataset: the pages of indexed shards; shared by OCRWebDataset and OCRWebStream."""
 
 from __future__ import annotations
 

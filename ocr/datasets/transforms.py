@@ -1,4 +1,4 @@
-"""DBTransforms: a list of transforms, ours or Albumentations', as one path with one cut."""
+"""DBTransforms: a list of transforms, ours or Albumentations', with one cut in it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from ocr.datasets.conditional_normalize import ConditionalNormalize as ConditionalNormalize
 
 NORMALIZE_WHERE = ("host", "device")
-# Behind one of these the page is float already, which the pass from uint8 to a tensor would leave as it is.
+# After one of these the page is float already, and our own normalisation would leave it unchanged.
 _TO_FLOAT = ("Normalize", "ConditionalNormalize", "ToFloat")
 
 
 class DBTransforms:
     """What happens to a decoded page, in order.
 
-    `transforms` may mix stages of `ocr.pipeline` with Albumentations transforms, all but those that need masks or
-    metadata. What comes before the first random one is fixed and may be cached. A `Normalize` at the end is done in
-    one pass with the conversion to a tensor (`normalize="host"`), or left to the model's device, the image staying
-    uint8 (`normalize="device"`).
+    `transforms` may mix stages of `ocr.pipeline` with Albumentations transforms, except those that need masks or
+    metadata. Everything before the first random one is fixed and may be cached. A `Normalize` at the end runs in one
+    pass with the conversion to a tensor (`normalize="host"`), or on the model's device, so that images stay uint8
+    until then (`normalize="device"`).
     """
 
     def __init__(self, transforms: Sequence[Any], keypoint_params: Any = None, normalize: str = "host") -> None:
@@ -52,7 +52,7 @@ class DBTransforms:
 
     @property
     def host_normalization(self) -> Normalize | None:
-        """How an item's image is normalised; None where it stays uint8."""
+        """How an item's image is normalised; None if it stays uint8."""
         return self.normalization if self.normalize == "host" else None
 
     def normalized_on_host(self) -> DBTransforms:
@@ -63,7 +63,7 @@ class DBTransforms:
 
     @property
     def needed_side(self) -> int | None:
-        """The longest side that a page needs to be decoded to; None where the first stage wants all of it."""
+        """The longest side that a page must be decoded to; None if the first stage needs all pixels."""
         first = self.stages[0] if self.stages else None
         return first.size if isinstance(first, Letterbox) else None
 
@@ -95,7 +95,7 @@ class DBTransforms:
 
 
 def as_transforms(value: Any) -> DBTransforms:
-    """`DBTransforms` as they are, a list or an Albumentations `Compose` as `DBTransforms`."""
+    """`DBTransforms` unchanged; a list or an Albumentations `Compose` as `DBTransforms`."""
     if isinstance(value, DBTransforms):
         return value
     if not _is_list(value):
@@ -107,7 +107,7 @@ def as_transforms(value: Any) -> DBTransforms:
 
 
 def _is_list(value: Any) -> bool:
-    """Whether there are transforms in it: a list of any kind, or a `Compose` or `OneOf` of Albumentations."""
+    """Whether it contains transforms: any kind of list, or a `Compose` or `OneOf` of Albumentations."""
     return isinstance(getattr(value, "transforms", value), Sequence) and not isinstance(value, str | bytes)
 
 
@@ -120,9 +120,9 @@ def _refuse_other_points(keypoint_params: Any) -> None:
 
 
 def _flatten(transforms: Any) -> list[Any]:
-    """Open an Albumentations `Compose` given as the list or within it: all of its members run anyway."""
+    """Replace an Albumentations `Compose` by its members, all of which run anyway."""
     if OmegaConf.is_config(transforms):
-        # Hydra hands over a list of dataclasses, such as our stages, as a config of their fields.
+        # Hydra passes a list of dataclasses, such as our stages, as a config of their fields.
         transforms = OmegaConf.to_object(transforms)
     if isinstance(transforms, Sequence) and not isinstance(transforms, str):
         return [step for member in transforms for step in _flatten(member)]
@@ -141,7 +141,7 @@ def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
     made_float = next((step for step in before if type(step).__name__ in _TO_FLOAT), None)
     ours = next((step for step in steps if isinstance(step, Normalize)), None)
     if ours and (made_float or ours is not last):
-        raise ConfigError(f"transforms: {ours!r} must be the last of the list, and the only one that makes floats")
+        raise ConfigError(f"transforms: {ours!r} must be the last transform, and the only one that makes floats")
     if ours:
         return before, ours
     if made_float is None and _is_plain_normalization(last):
@@ -168,7 +168,7 @@ def _as_stages(steps: list[Any]) -> list[Stage]:
 
 
 def __getattr__(name: str) -> Any:
-    # An Albumentations transform: that library loads when the class is asked for.
+    # Albumentations is imported when this class is first used.
     if name == "ConditionalNormalize":
         return import_module("ocr.datasets.conditional_normalize").ConditionalNormalize
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""OCRWebDataset: tar shards, of this machine or an object store, as the dataset that their folder would be."""
+"""OCRWebDataset: local or remote tar shards, with the samples of the folder that they were converted from."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.cache.folder import cache_root
+from ocr.checks import check_choice, check_integer
 from ocr.datasets.base import check_seed_and_targets
 from ocr.datasets.shard_dataset import ShardDataset
 from ocr.datasets.transforms import DBTransforms, as_transforms
@@ -30,15 +31,15 @@ REMOTE_BUFFER = 1000
 class OCRWebDataset(ShardDataset):
     """Pages of tar shards with their maps; see `PageDataset` for the settings that all sources share.
 
-    `tar_path` is a path, a URL that fsspec knows, a brace pattern, a glob or a list of them. With the index that
-    `ocr convert` writes, samples are read at random and an epoch resumes anywhere; remote shards without one become an
-    `OCRWebStream`. Shuffling goes from shard to shard: `shuffle_buffer` samples are shuffled together, by default all
-    where the shards are local, 1000 where they are not (fewer, where `shard_max_bytes` holds fewer).
+    `tar_path` is a path, a URL that fsspec supports, a brace pattern, a glob or a list of them. With the index that
+    `ocr convert` writes, samples are read in any order and an epoch resumes anywhere; remote shards without an index
+    become an `OCRWebStream`. Shuffling goes from shard to shard: `shuffle_buffer` samples are shuffled together, by
+    default all of local shards, and 1000 of remote ones (fewer if `shard_max_bytes` holds fewer).
     """
 
     def __new__(cls, tar_path: Any = None, *arguments: Any, **settings: Any) -> Any:
-        """The dataset, or a stream where nobody knows what is in the shards."""
-        if tar_path is not None:  # Workers get a copy, whose shards are known.
+        """The dataset, or a stream if the shards have no index and are remote."""
+        if tar_path is not None:  # None when a worker process unpickles a copy.
             urls, storage = expand(tar_path), _storage(settings)
             if not can_be_opened(urls, storage):
                 return OCRWebStream(urls, storage, *arguments, **_checked(settings))
@@ -55,7 +56,7 @@ class OCRWebDataset(ShardDataset):
         shuffle_buffer: int | None = None,
         **settings: Any,
     ) -> None:
-        """`shard_folder`: where remote shards are kept, at most `shard_max_bytes`, each fetched in up to `tries`."""
+        """`shard_folder` keeps remote shards, at most `shard_max_bytes`; each is fetched in up to `tries` attempts."""
         transform = as_transforms(transform)
         given = {"shard_folder": shard_folder, "shard_max_bytes": shard_max_bytes, "tries": tries}
         storage = _storage(settings | given)
@@ -67,49 +68,47 @@ class OCRWebDataset(ShardDataset):
             self._fit_into(storage.max_bytes)
 
     def epoch_order(self, seed: int, epoch: int, shuffle: bool) -> NDArray[np.int64]:
-        """The order of an epoch: from shard to shard, where not everything is shuffled together."""
+        """The order of an epoch: from shard to shard, unless everything is shuffled together."""
         if shuffle and self.shuffle_buffer is not None:
             return shard_order(self.source.shard_of, seed, epoch, self.shuffle_buffer)
         return epoch_order(len(self), seed, epoch, shuffle)
 
     def expect(self, batches: Sequence[Sequence[int]]) -> None:
-        """The batches that will be asked for: their shards are fetched ahead."""
+        """Announce the batches of a pass: their shards are fetched ahead."""
         if batches:
             shards = self.source.shard_of[np.concatenate(batches)]
             self.source.files.expect(shards.tolist(), self._shards_ahead)
 
     def _fit_into(self, max_bytes: int | None) -> None:
-        """As many samples are shuffled together as the shards hold that there is room for."""
+        """Limit the samples that are shuffled together to the shards that fit into `max_bytes`."""
         wanted = self.shuffle_buffer or REMOTE_BUFFER
         if max_bytes is not None:
             shards = self.source.index.shards
             fit = max_bytes // max(shard.bytes for shard in shards)
             self._shards_ahead = min(SHARDS_AHEAD, fit // 2)
-            most = max(0, fit - self._shards_ahead - 1) * min(shard.samples for shard in shards) + 1
-            if self.shuffle_buffer is not None and self.shuffle_buffer > most > 1:
+            max_buffer = max(0, fit - self._shards_ahead - 1) * min(shard.samples for shard in shards) + 1
+            if self.shuffle_buffer is not None and self.shuffle_buffer > max_buffer > 1:
                 raise ConfigError(
-                    f"shards.shuffle_buffer={wanted} samples are in more shards than shards.max_bytes={max_bytes} "
-                    f"holds beside the next. Lower shuffle_buffer to {most}, or raise max_bytes"
+                    f"shards.shuffle_buffer={wanted} samples are in more shards than fit into shards.max_bytes="
+                    f"{max_bytes} with the next ones. Lower shuffle_buffer to {max_buffer}, or raise max_bytes"
                 )
-            wanted = min(wanted, most)
+            wanted = min(wanted, max_buffer)
         self.shuffle_buffer = wanted
 
 
 def _storage(settings: dict[str, Any]) -> Storage:
-    folder, most, tries = settings.get("shard_folder"), settings.get("shard_max_bytes"), settings.get("tries", 5)
-    if isinstance(tries, bool) or not isinstance(tries, int) or tries < 1:
-        raise ConfigError(f"shards.tries={tries!r} must be a whole number, 1 or more")
+    folder, max_bytes, tries = settings.get("shard_folder"), settings.get("shard_max_bytes"), settings.get("tries", 5)
+    check_integer("shards.tries", tries, 1)
     kept = Path(folder) if folder else cache_root(settings.get("cache_folder")) / "shards"
-    return Storage(kept, None if most is None else parse_bytes(most, "shards.max_bytes"), tries)
+    return Storage(kept, None if max_bytes is None else parse_bytes(max_bytes, "shards.max_bytes"), tries)
 
 
 def _checked(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings, when none of them is wrong; those of the storage are left out."""
+    """The settings without those of the storage; a ConfigError if one of them is wrong."""
     targets: Targets | None = settings.get("targets")
     check_seed_and_targets(settings.get("seed", 0), targets)
     buffer, on_bad_sample = settings.get("shuffle_buffer"), settings.get("on_bad_sample", "raise")
-    if on_bad_sample not in ON_BAD_SAMPLE:
-        raise ConfigError(f"on_bad_sample={on_bad_sample!r} is not one of {', '.join(ON_BAD_SAMPLE)}")
-    if buffer is not None and (isinstance(buffer, bool) or not isinstance(buffer, int) or buffer < 1):
-        raise ConfigError(f"shards.shuffle_buffer={buffer!r} must be a whole number, 1 or more")
+    check_choice("on_bad_sample", on_bad_sample, ON_BAD_SAMPLE)
+    if buffer is not None:
+        check_integer("shards.shuffle_buffer", buffer, 1)
     return {name: value for name, value in settings.items() if name not in ("shard_folder", "shard_max_bytes", "tries")}

@@ -32,10 +32,10 @@ _POSITION_BITS = 32
 
 
 class OCRWebStream(IterableDataset[Item]):
-    """Pages of shards of which nobody knows the samples until they are fetched; nothing is kept but the shards.
+    """Pages of shards whose samples are unknown until they are fetched; only the shards themselves are kept.
 
-    `ocr.pipeline.Loader` makes batches of it with any number of threads; iterated by itself, or in torch's DataLoader,
-    it gives the items of this worker of this rank. Without an index every node fetches all shards.
+    `ocr.Loader` makes batches of it with any number of threads; iterated directly, or in torch's DataLoader, it yields
+    the items of this worker of this rank. Without an index every node fetches all shards.
     """
 
     cache = None
@@ -63,7 +63,7 @@ class OCRWebStream(IterableDataset[Item]):
         self._settings = settings | {"targets": self.targets, "seed": seed, "on_bad_sample": on_bad_sample}
         self._parts: dict[int, _Part] = {}
         self._lock = threading.Lock()
-        lost = "its length is not known and nothing is cached" if cache != "off" else "its length is not known"
+        lost = "its length is unknown and nothing is cached" if cache != "off" else "its length is unknown"
         log.info("%s is not there: the shards are streamed, %s", index_place(urls), lost)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class OCRWebStream(IterableDataset[Item]):
                 yield item
 
     def handles(self, seed: int, epoch: int, shuffle: bool) -> Iterator[Handle]:
-        """All samples of an epoch as they arrive: whole shards at random, their samples shuffled in groups."""
+        """All samples of an epoch as they arrive: shards in random order, their samples shuffled in groups."""
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, epoch))))
         order = rng.permutation(len(self.urls)).tolist() if shuffle else list(range(len(self.urls)))
         enough = (self.shuffle_buffer or STREAM_BUFFER) if shuffle else 1
@@ -106,11 +106,11 @@ class OCRWebStream(IterableDataset[Item]):
         return self._made(handle, lambda part, position: part[position])
 
     def write(self, handle: Handle, slot_for: Callable[[Sample], Slot]) -> Item | None:
-        """Put a sample into its slot of a batch; what is listed of it, None where it is skipped."""
+        """Write a sample into its slot of a batch; returns what is listed of it, or None if it is skipped."""
         return self._made(handle, lambda part, position: part.write(position, slot_for))
 
     def forget(self, handles: Sequence[Handle]) -> None:
-        """These samples will not be asked for."""
+        """Announce that these samples will not be asked for."""
         for handle in handles:
             self._count_off(handle >> _POSITION_BITS)
 
@@ -121,7 +121,7 @@ class OCRWebStream(IterableDataset[Item]):
         return part.dataset.name(position) if part is not None else ""
 
     def set_epoch(self, epoch: int) -> None:
-        """Start an epoch: other random numbers, and the ledger empty."""
+        """Start an epoch: other random numbers, and an empty ledger."""
         self.epoch = epoch
         self._parts.clear()
         self.ledger.reset()
@@ -136,7 +136,7 @@ class OCRWebStream(IterableDataset[Item]):
         return item
 
     def _open(self, shard: int) -> int:
-        """How many samples are in a shard; none, where it cannot be read and that is allowed."""
+        """Open a shard; returns how many samples it has, 0 if it cannot be read and is skipped."""
         url = self.urls[shard]
         try:
             index = scan_index([url], self.storage)
@@ -154,7 +154,7 @@ class OCRWebStream(IterableDataset[Item]):
         return len(source)
 
     def _count_off(self, shard: int) -> None:
-        """One sample less to come; a shard that is done is let go."""
+        """One sample fewer to come; a shard without any left is closed."""
         with self._lock:
             part = self._parts.get(shard)
             if part is None:
@@ -171,7 +171,7 @@ def _shard_and_position(handle: Handle) -> tuple[int, int]:
 
 @dataclass
 class _Part:
-    """A shard that is being read."""
+    """A shard that is being read, and how many of its samples are still to come."""
 
     dataset: ShardDataset
     left: int

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Torch loads with the loader, not with the package.
+    # Torch is imported with the loader, not with the package.
     if name == "Loader":
         from ocr.loader.loader import Loader
 

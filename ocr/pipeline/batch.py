@@ -79,7 +79,7 @@ class Slot(NamedTuple):
 
 
 def are_consecutive(indices: Sequence[int]) -> bool:
-    """Whether samples lie side by side.
+    """Whether samples are neighbours.
 
     >>> are_consecutive([3, 4, 5]), are_consecutive([3, 5])
     (True, False)
@@ -97,7 +97,7 @@ def to_item(sample: Sample, normalize: Normalize | None, targets: Targets | None
 
 
 def listed(sample: Sample) -> Item:
-    """What an item holds beside its tensors; copies, for whoever gets it may write to it."""
+    """What an item holds besides its tensors; copies, because the user may write to them."""
     polygons = sample.polygons
     vertices = polygons.vertices[None].copy()
     return {
@@ -123,17 +123,17 @@ def stacked(arrays: Mapping[str, NDArray[Any]]) -> Batch:
 
 
 def lists(items: Sequence[Item]) -> Batch:
-    """What a batch holds beside its tensors."""
+    """What a batch holds besides its tensors."""
     return {name: [item.get(name) for item in items] for name in LISTED}
 
 
 def as_batch(arrays: Mapping[str, NDArray[Any]], samples: Sequence[Sample]) -> Batch:
-    """A batch over arrays that are there already, and the samples that they belong to."""
+    """A batch over existing arrays, and the samples that they belong to."""
     return stacked(arrays) | lists([listed(sample) for sample in samples])
 
 
 def image_tensor(image_hwc: NDArray[Any], normalize: Normalize | None) -> torch.Tensor:
-    """(3, H, W): float32 where normalised, otherwise a view of the page as it is."""
+    """(3, H, W): float32 if normalised, otherwise a view of the page."""
     if normalize is not None and image_hwc.dtype == np.uint8:
         return torch.from_numpy(normalize.on_host(image_hwc))
     return _own(image_hwc).permute(2, 0, 1)
@@ -145,14 +145,14 @@ def map_tensors(maps: Maps) -> Item:
 
 
 def _own(array: NDArray[Any]) -> torch.Tensor:
-    """A tensor that may be written to: over the array, or over a copy of one that the cache shares with everybody."""
+    """A writable tensor: over the array, or over a copy of one that belongs to the cache."""
     return torch.from_numpy(array if array.flags.writeable else array.copy(order="K"))
 
 
 def collate(items: Sequence[Item | None], targets: Targets) -> Batch | None:
-    """Stack items into a batch; samples that were skipped (None) are left out, and a batch of them only is None.
+    """Stack items into a batch; skipped samples (None) are left out, and a batch with no others is None.
 
-    Items without maps, or with maps of other parameters than `targets`, get them drawn here.
+    Maps are drawn here for items that have none, or whose maps have other parameters than `targets`.
     """
     present = [item for item in items if item is not None]
     if not present:
@@ -170,7 +170,7 @@ def _fits(item: Item, targets: Targets) -> bool:
 
 
 def same_maps(drawn_with: Targets, targets: Targets) -> bool:
-    """Whether a collate function is content with maps that were drawn before; it has no say in the text size."""
+    """Whether maps that were drawn before are those of a collate function, which does not set the text size."""
     return replace(drawn_with, min_text_size=0.0) == replace(targets, min_text_size=0.0)
 
 
@@ -189,6 +189,6 @@ def _stack(tensors: list[torch.Tensor]) -> torch.Tensor:
     if len(sizes) > 1:
         raise ConfigError(f"pages of {sizes} in one batch: end the fixed transforms with a Letterbox(size)")
     if first.ndim == 3 and first.stride(0) == 1 and first.shape[0] > 1:
-        # uint8 pages are (H, W, 3) in memory: stacked so, and shown as (B, 3, H, W), nothing is reordered.
+        # uint8 pages are (H, W, 3) in memory: stacked that way and viewed as (B, 3, H, W), nothing is reordered.
         return torch.stack([tensor.permute(1, 2, 0) for tensor in tensors]).permute(0, 3, 1, 2)
     return torch.stack(tensors)

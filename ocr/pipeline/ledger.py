@@ -20,7 +20,7 @@ COUNTS = (
 
 
 class Ledger:
-    """One row a sample in shared memory. A sample is in one worker at a time, so rows need no lock."""
+    """One row of counts per sample in shared memory. Only one worker has a sample at a time: rows need no lock."""
 
     def __init__(self, names: Sequence[str], left_out: Sequence[str] = ()) -> None:
         """`left_out` names the pages that never became samples; they count as skipped in every epoch."""
@@ -29,7 +29,7 @@ class Ledger:
         self._rows = torch.zeros((len(names), len(COUNTS)), dtype=torch.int32).share_memory_()  # type: ignore[no-untyped-call]
 
     def record(self, sample: Sample) -> None:
-        """Note what happened to a sample on its way."""
+        """Note what happened to a sample."""
         self.note([sample.index], rows_of([sample]))
 
     def note(self, indices: Sequence[int], rows: NDArray[np.int32]) -> None:
@@ -37,7 +37,7 @@ class Ledger:
         self._rows.numpy()[indices] = rows
 
     def note_cached(self, indices: Sequence[int], outcomes: Sequence[str]) -> None:
-        """Correct how samples got into the cache: what was made just now is no hit, though it is read from there."""
+        """Correct how samples got into the cache: one that was made just now is not a hit."""
         for index, outcome in zip(indices, outcomes, strict=True):
             if outcome:
                 self._rows.numpy()[index, -len(CACHED) :] = [outcome == name for name in CACHED]
@@ -62,7 +62,7 @@ class Ledger:
 
 
 def rows_of(samples: Sequence[Sample]) -> NDArray[np.int32]:
-    """What there is to note of samples."""
+    """The ledger rows of samples."""
     return np.array(
         [
             [1, bool(sample.recovered), 0, sample.dropped_polygons]

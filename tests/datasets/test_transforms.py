@@ -242,7 +242,7 @@ def test_points_that_are_not_x_and_y_are_refused(wrong: Any) -> None:
     ],
 )
 def test_our_normalisation_stands_at_the_end_and_once(steps: list[Any]) -> None:
-    with pytest.raises(ConfigError, match=r"transforms: Normalize\(mean.* must be the last of the list"):
+    with pytest.raises(ConfigError, match=r"transforms: Normalize\(mean.* must be the last transform"):
         DBTransforms(steps)
 
 
