@@ -13,6 +13,7 @@ NOTHING_KEPT: dict[str, str | bool] = {
     "cache": "off",
     "preload_maps": False,
     "preload_images": False,
+    "preload_everything": False,
     "prenormalize_images": False,
     "cache_transformed_tensors": False,
 }
