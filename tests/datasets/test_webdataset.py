@@ -118,7 +118,7 @@ def test_ready_shards_give_the_same_without_decoding(synthetic, tmp_path, transf
 
 def test_ready_shards_of_other_stages_are_refused(synthetic, tmp_path):
     shards = write_shards(folder(synthetic, "val", DEVICE), tmp_path, "val", ready=True)
-    with pytest.raises(ConfigError, match=r"made by other stages.*Letterbox\(size=64.*Convert anew"):
+    with pytest.raises(ConfigError, match=r"made by other stages.*Letterbox\(size=64.*Convert again"):
         OCRWebDataset(f"{shards}/val-*.tar", DBTransforms([Letterbox(64), Normalize()]))
 
 
