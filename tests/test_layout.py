@@ -97,3 +97,10 @@ def test_the_folder_map_of_CONTRIBUTING_names_every_package():
     for package in (ROOT / "ocr").iterdir():
         if (package / "__init__.py").exists():
             assert f"{package.name}/" in text
+
+
+@pytest.mark.parametrize("room", ["cache", "dali", "datasets", "loader", "pipeline", "training"])
+def test_what_a_dataset_offers_is_named_by_its_type(room):
+    for file in sorted((ROOT / "ocr" / room).rglob("*.py")):
+        found = re.findall(r"dataset: Any|(?:has|get)attr\((?:self\.)?(?:dataset|source)\b.*", file.read_text())
+        assert not found, f"{file}: {found}"

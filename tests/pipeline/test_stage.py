@@ -1,11 +1,9 @@
-"""Fixed and random stages, and the cut between them."""
+"""Fixed and random stages."""
 
 import numpy as np
 import pytest
 
-from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.cut import refuse_random, split_at_cut
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import RandomStage, run
@@ -13,13 +11,6 @@ from ocr.pipeline.suffix import RandomBlur, RandomFlip
 from ocr.pipeline.targets import Targets
 
 BOX, MAPS, FLIP, BLUR = Letterbox(16), Targets(), RandomFlip(p=1), RandomBlur(p=0)
-
-
-def test_the_cut_lies_before_the_first_random_stage() -> None:
-    assert split_at_cut([BOX, FLIP, MAPS]) == ((BOX,), (FLIP, MAPS))
-    assert split_at_cut([BOX, MAPS]) == ((BOX, MAPS), ())
-    assert split_at_cut([FLIP, BOX]) == ((), (FLIP, BOX))
-    assert split_at_cut([]) == ((), ())
 
 
 def test_stages_of_both_kinds_run_in_their_order() -> None:
@@ -30,13 +21,6 @@ def test_stages_of_both_kinds_run_in_their_order() -> None:
 
     assert np.array_equal(done.image, image[:, ::-1])
     assert done.maps is not None
-
-
-def test_a_random_stage_before_something_that_would_freeze_it_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"data.cache=all, but RandomFlip\(p=1\) is random.*Cache less"):
-        refuse_random([BOX, FLIP], "data.cache=all", "Cache less")
-
-    refuse_random([BOX, MAPS], "data.cache=all", "Cache less")
 
 
 def test_moving_a_page_makes_its_maps_out_of_date() -> None:
