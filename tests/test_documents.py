@@ -118,3 +118,10 @@ def test_every_command_in_a_document_exists_and_takes_its_options(command):
         elif program.startswith("benchmarks/"):
             known = (ROOT / program).read_text() + (ROOT / "benchmarks" / "measure.py").read_text()
             assert all(f'"{word}"' in known for word in words if word.startswith("--"))
+
+
+def test_the_reference_has_every_public_name():
+    import ocr
+
+    shown = re.findall(r"^::: ocr\.(\w+)$", (ROOT / "docs" / "reference" / "public.md").read_text(), flags=re.MULTILINE)
+    assert sorted(shown) == sorted(ocr.__all__)

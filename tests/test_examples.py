@@ -43,12 +43,7 @@ def test_another_training_loop_reads_cached_pages_from_the_second_epoch_on(synth
 
 
 def test_a_config_with_own_settings_trains(synthetic, tmp_path):
-    fast = [
-        "transforms.size=96",
-        "trainer.max_epochs=1",
-        "trainer.limit_train_batches=1",
-        "trainer.limit_val_batches=1",
-    ]
+    fast = ["transforms.size=96", "trainer.max_epochs=1", "dataloaders.train_dataloader.batch_size=4"]
     printed = run("own_config", tmp_path, synthetic, tmp_path / "run", *fast)
     assert "RandomRotate(degrees=5" in printed
     assert (tmp_path / "run" / "checkpoints" / "best.ckpt").is_file()
