@@ -1,0 +1,99 @@
+"""The wheel, installed outside the checkout, does everything that the README shows."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = [
+    *("transforms.size=96", "model=lite", "model.channels=32", "model.head_channels=16", "trainer.accelerator=cpu"),
+    *("dataloaders.train_dataloader.batch_size=2", "dataloaders.val_dataloader.batch_size=2"),
+    *("dataloaders.test_dataloader.batch_size=2", "hydra.run.dir=run", "data.num_workers=1"),
+]
+TRAIN = [*SMALL, "trainer.max_epochs=1", "callbacks.drawings=null", "logger.tensorboard=null"]
+CHECKPOINT = "checkpoint_path=run/checkpoints/last.ckpt"
+
+
+def python(*arguments: object, cwd: Path) -> None:
+    done = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Built from a copy, which leaves nothing in the checkout."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "ocr", source / "ocr", ignore=shutil.ignore_patterns("__pycache__"))
+    (source / "ocr/configs/data/tuned.yaml").write_text("# what `ocr advise --apply` leaves in a checkout\n")
+    python("-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet", "-w", source / "dist", ".", cwd=source)
+    (built,) = (source / "dist").glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """The `ocr` of an environment that has the wheel and the libraries of this one, but not its `ocr`."""
+    environment = tmp_path_factory.mktemp("environment")
+    python("-m", "venv", "--without-pip", environment, cwd=environment)
+    interpreter = environment / "bin" / "python"
+    python("-m", "pip", f"--python={interpreter}", "install", "--no-deps", "--no-index", "-q", wheel, cwd=environment)
+    packages = environment / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
+    # A path in a .pth file does not run the .pth files it holds: the editable checkout stays out.
+    (packages / "libraries.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return environment / "bin" / "ocr"
+
+
+@pytest.fixture(scope="module")
+def ocr(installed, tmp_path_factory):
+    """Runs the installed command in a folder that is not a checkout."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([installed, *arguments], capture_output=True, text=True, cwd=folder, env=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run.folder = folder
+    return run
+
+
+def test_the_wheel_has_every_config_and_no_settings_of_a_checkout(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    configs = {str(file.relative_to(ROOT)) for file in (ROOT / "ocr/configs").rglob("*.yaml")}
+    assert configs - {"ocr/configs/data/tuned.yaml"} == {name for name in names if name.endswith(".yaml")}
+    assert "ocr/py.typed" in names
+    assert not [name for name in names if name.startswith(("tests/", "runners/", "configs"))]
+
+
+def test_everything_works_outside_the_checkout(ocr, installed):
+    where = subprocess.run(
+        [installed.with_name("python"), "-c", "import ocr; print(ocr.__file__)"],
+        capture_output=True,
+        text=True,
+        cwd=ocr.folder,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    ).stdout
+    assert Path(where.strip()).is_relative_to(installed.parents[1])
+    ocr("init", ".")
+    ocr("synth", "data/demo", "--train", "4", "--val", "2", "--megapixels", "0.5", "0.6")
+    assert "Nothing is wrong" in ocr("doctor", "data/demo")
+    assert "misses" in ocr("cache", "build", *SMALL)
+    assert "4 hits" in ocr("train", "experiment=mine", *TRAIN)
+    assert "hmean" in ocr("test", *SMALL, CHECKPOINT)
+    assert "2 pages" in ocr("predict", *SMALL, CHECKPOINT, "images=data/demo/images/val", "out=found")
+    assert (ocr.folder / "found/predictions.json").is_file()
+    ocr("convert", "data/demo", "data/demo/shards")
+    ocr("train", "data=webdataset", *TRAIN)
+    ocr("advise", *SMALL, "--step-ms", "50", "--pages", "4", "--json", "advice.json", "--apply")
+    ocr("report", "advice.json")
+    assert "<html" in (ocr.folder / "report.html").read_text()
+    assert not list((installed.parents[1] / "lib").rglob("tuned.yaml"))
