@@ -4,9 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from ocr.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {
@@ -34,16 +39,46 @@ def test_help_answers_without_loading_heavy_libraries():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("synth", "doctor", "convert-annotations", "preview", "convert"),
-        *("train", "test", "predict", "sweep"),
-        *("profile", "bench", "advise", "report"),
-    ],
-)
+def commands(command: Any, *path: str) -> list[tuple[str, ...]]:
+    """Every command below a group, as the words of its command line."""
+    below = getattr(command, "commands", {}).items()
+    return [words for name, one in below for words in commands(one, *path, name)] or [path]
+
+
+@pytest.mark.parametrize("command", commands(get_command(app)), ids=" ".join)
 def test_every_command_has_help_with_examples(command):
-    assert "Examples: ocr" in " ".join(ocr(command, "--help").stdout.split())
+    shown = CliRunner().invoke(app, [*command, "--help"]).output
+    assert f"Examples: ocr {' '.join(command)}" in " ".join(shown.split())
+
+
+def test_the_help_groups_the_commands():
+    shown = CliRunner().invoke(app, ["--help"]).output
+    groups = ("Your data", "Training", "What takes how long", "Preparing ahead")
+    places = [shown.index(f"─ {group} ─") for group in groups]
+    assert places == sorted(places)
+    assert "─ Commands ─" not in shown
+
+
+def test_init_writes_a_project_that_trains_and_replaces_nothing(tmp_path, monkeypatch):
+    from ocr.jobs.compose import compose_training
+
+    folder = tmp_path / "project"
+    assert ocr("init", folder).stdout.count("written: ") == 2
+    monkeypatch.chdir(folder)
+    assert compose_training(["experiment=mine"]).model.encoder == "mobilenetv3_small_050"
+    (folder / "README.md").write_text("my own")
+    done = ocr("init", folder, expect=2)
+    assert "exists, and would be replaced" in done.stderr
+    (folder / "configs/experiment/mine.yaml").unlink()
+    ocr("init", folder, expect=2)
+    assert (folder / "README.md").read_text() == "my own"
+    assert not (folder / "configs/experiment/mine.yaml").exists()
+
+
+def test_train_is_the_job_itself_and_ends_with_its_exit_status():
+    done = ocr("train", "model=litee", expect=2)
+    assert done.stderr.startswith("error: model=litee: did you mean lite?")
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_version_is_that_of_the_package():

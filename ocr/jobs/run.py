@@ -43,16 +43,22 @@ def run_job(name: str, job: Job, when_interrupted: str = "interrupted") -> None:
         if isinstance(status, int) and status:
             sys.exit(status)
 
-    with one_line_errors(when_interrupted), own_configs_first(), explained_errors():
-        choose_config_dir(_config_dir(sys.argv[1:]))
-        hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=name)(run)()
+    try:
+        with one_line_errors(when_interrupted), own_configs_first(), explained_errors():
+            _take_config_dir()
+            hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=name)(run)()
+    finally:
+        choose_config_dir(None)
 
 
-def _config_dir(arguments: list[str]) -> Path | None:
+def _take_config_dir() -> None:
+    """Use `--config-dir DIR`, and put it first: Hydra refuses options between two KEY=VALUE."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config-dir", "-cd", type=Path)
-    folder: Path | None = parser.parse_known_args(arguments)[0].config_dir
-    return folder
+    known, others = parser.parse_known_args(sys.argv[1:])
+    if choose_config_dir(known.config_dir):
+        # Distributed training starts the other ranks with the same arguments.
+        sys.argv[1:] = ["--config-dir", str(known.config_dir), *others]
 
 
 def _silence_lightning() -> None:
