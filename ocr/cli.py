@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ocr import __version__
+from ocr.advisor.commands.advise import EXAMPLES as ADVISE_EXAMPLES
 from ocr.advisor.commands.advise import advise
 from ocr.advisor.commands.bench import EXAMPLES as BENCH_EXAMPLES
 from ocr.advisor.commands.bench import bench
@@ -265,7 +266,7 @@ app.command(rich_help_panel=SPEED, epilog=_examples(*PROFILE_EXAMPLES))(profile)
 app.command(rich_help_panel=SPEED, epilog=_examples(*BENCH_EXAMPLES))(bench)
 app.command(
     rich_help_panel=SPEED,
-    epilog=_examples("ocr advise dataset_base_path=DIR", "ocr advise --step-ms 60 --apply --html advice.html"),
+    epilog=_examples(*ADVISE_EXAMPLES),
 )(advise)
 app.command(
     rich_help_panel=SPEED,

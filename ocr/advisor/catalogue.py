@@ -1,4 +1,4 @@
-"""The configurations that `ocr bench` compares, by name."""
+"""The catalogue: every configuration that `ocr bench` compares and `ocr advise` tries, by name."""
 
 from __future__ import annotations
 
@@ -8,31 +8,23 @@ from dataclasses import dataclass
 from ocr.errors import ConfigError, near_names
 from ocr.system import usable_cores
 
-BASELINE = "disk"
-NOTHING_KEPT: dict[str, str | bool] = {
-    "cache": "off",
-    "preload_maps": False,
-    "preload_images": False,
-    "preload_everything": False,
-    "prenormalize_images": False,
-    "cache_transformed_tensors": False,
-}
-"""Settings of a dataset that reads and makes every page anew."""
-_FROM_DISK = ("data.cache=off", "use_stored_maps=false")
+BASELINE = "no cache"
+_SHARDS = ("data=webdataset", "shards_base_path={shards}")
+_DATASET = "datasets.{split}_dataset"
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One way to get the same pages."""
+    """One way to get the same pages to the model."""
 
     name: str
     about: str
     overrides: tuple[str, ...]
-    """What a user adds to the command line; `{split}` and the place of shards are still to be filled in."""
+    """What a user adds to the command line; `{split}` and `{shards}` are filled in by `overrides_for`."""
     needs: str = ""
-    """What is made first: maps, raw or ready shards, DALI, a model."""
+    """What must exist first: maps, raw or ready (shards), dali, model."""
 
-    def overrides_of(self, split: str) -> list[str]:
+    def overrides_for(self, split: str) -> list[str]:
         """What a user would write."""
         return [override.format(split=split, shards="SHARDS") for override in self.overrides]
 
@@ -42,68 +34,67 @@ class Configuration:
         return "data=webdataset" in self.overrides
 
 
-def list_configurations(workers: Sequence[int] | None = None, with_model: bool = False) -> list[Configuration]:
-    """All of them; `workers` are the numbers of threads and processes to compare."""
-    dataset = "datasets.{split}_dataset"
-    shards = ("data=webdataset", "shards_base_path={shards}", "data.cache=off")
-    listed = [
-        Configuration(BASELINE, "pages decoded and maps drawn in every epoch", _FROM_DISK),
-        Configuration(
-            "maps", "maps stored beside the images as .npz", ("data.cache=off", "use_stored_maps=true"), "maps"
-        ),
-        Configuration("preload_maps", "maps cached ahead", (*_FROM_DISK, f"{dataset}.preload_maps=true")),
-        Configuration("preload_images", "pages cached ahead", (*_FROM_DISK, f"{dataset}.preload_images=true")),
-        Configuration(
-            "prenormalize",
-            "pages cached ahead as floats",
-            (*_FROM_DISK, f"{dataset}.prenormalize_images=true", "transforms.normalize=host"),
-        ),
-        Configuration("prefix cache", "pages at the cut cached", ("data.cache=prefix", "use_stored_maps=false")),
-        Configuration(
-            "tensor cache", "all but the batch cached", (*_FROM_DISK, f"{dataset}.cache_transformed_tensors=true")
-        ),
-        Configuration("webdataset raw", "tar shards of the encoded pages", shards, "raw"),
-        Configuration("webdataset ready", "tar shards of letterboxed pages and maps", shards, "ready"),
-        Configuration("dali", "NVIDIA DALI decodes", (*_FROM_DISK, "use_dali=true"), "dali"),
+_LISTED = (
+    Configuration(BASELINE, "every page is decoded and its maps are drawn in every epoch", ("data.cache=off",)),
+    Configuration("prefix cache", "no page is read, decoded or resized twice", ("data.cache=prefix",)),
+    Configuration("auto cache", "everything fixed is cached: whole samples if nothing is random", ("data.cache=auto",)),
+    Configuration("stored maps", "maps are read from .npz files, not drawn", ("use_stored_maps=true",), "maps"),
+    Configuration("raw shards", "encoded pages are read from tar files", _SHARDS, "raw"),
+    Configuration("ready shards", "resized pages and maps are read from tar files, not made", _SHARDS, "ready"),
+    Configuration("DALI", "NVIDIA DALI decodes and resizes", ("use_dali=true",), "dali"),
+)
+# The same caches under the names that OCRDataset's options have.
+_OPTIONS = (
+    Configuration("preload_maps", "maps are cached before the first epoch", (f"{_DATASET}.preload_maps=true",)),
+    Configuration("preload_images", "pages are cached before the first epoch", (f"{_DATASET}.preload_images=true",)),
+    Configuration(
+        "prenormalize",
+        "pages are cached as floats before the first epoch",
+        (f"{_DATASET}.prenormalize_images=true", "transforms.normalize=host"),
+    ),
+    Configuration("tensor cache", "whole samples are cached", (f"{_DATASET}.cache_transformed_tensors=true",)),
+)
+# On by default: only a config that turned them off can gain from them.
+_DEFAULTS = (
+    Configuration("scaled decode", "JPEGs are decoded no larger than needed", ("decode.scaled=auto",)),
+    Configuration(
+        "uint8 to the device",
+        "a quarter of the bytes are cached, copied and sent to the device",
+        ("transforms.normalize=device",),
+    ),
+)
+_PRECISIONS = (
+    Configuration("fp32", "the model computes in float32", ("trainer.precision=32-true",), "model"),
+    Configuration("bf16", "the model computes in bfloat16", ("trainer.precision=bf16-mixed",), "model"),
+)
+CATALOGUE = {one.name: one for one in (*_LISTED, *_OPTIONS, *_DEFAULTS, *_PRECISIONS)}
+
+
+def with_workers(engine: str, count: int) -> Configuration:
+    """Another number of workers, or workers of another kind: "threads" or "processes"."""
+    name = f"{count} {engine if count != 1 else engine.removesuffix('es' if engine == 'processes' else 's')}"
+    about = f"batches are made by {name}" if count else "batches are made by the training loop itself"
+    return Configuration(name if count else "0 workers", about, (f"data.engine={engine}", f"data.num_workers={count}"))
+
+
+def bench_configurations(workers: Sequence[int] | None = None, with_model: bool = False) -> list[Configuration]:
+    """What `ocr bench` compares; `workers` are the numbers of threads and of processes."""
+    counts = default_workers() if workers is None else workers
+    engines = [
+        with_workers(e, count) for count in counts for e in (("threads", "processes") if count else ("threads",))
     ]
-    return [*listed, *_by_workers(workers), *(_by_precision() if with_model else ())]
-
-
-def _by_workers(workers: Sequence[int] | None) -> list[Configuration]:
-    found = []
-    for count in default_workers() if workers is None else workers:
-        for engine in ("threads", "processes") if count else ("threads",):
-            name = f"{engine} {count}" if count else "workers 0"
-            about = f"as {BASELINE}, workers: {count}" + (f" {engine}" if count else "")
-            own = (f"data.engine={engine}", f"dataloaders.{{split}}_dataloader.num_workers={count}")
-            found.append(Configuration(name, about, (*_FROM_DISK, *own)))
-    return found
-
-
-def _by_precision() -> list[Configuration]:
-    return [
-        Configuration(
-            f"validation {short}",
-            f"everything cached, the model in {long}, boxes and scores",
-            ("data.cache=auto", "use_stored_maps=false", f"trainer.precision={long}"),
-            "model",
-        )
-        for short, long in (("fp32", "32-true"), ("bf16", "bf16-mixed"))
-    ]
+    return [*_LISTED, *_OPTIONS, *engines, *(_PRECISIONS if with_model else ())]
 
 
 def default_workers() -> list[int]:
     """0, and powers of two up to the number of cores."""
-    cores = usable_cores()
-    return [0, *(1 << power for power in range(cores.bit_length()))]
+    return [0, *(1 << power for power in range(usable_cores().bit_length()))]
 
 
-def choose(listed: Sequence[Configuration], names: Sequence[str] | None) -> list[Configuration]:
-    """Those of the names, in their own order; all where there are none."""
-    if not names:
-        return list(listed)
-    known = {configuration.name: configuration for configuration in listed}
+def choose(listed: Sequence[Configuration], names: Sequence[str]) -> list[Configuration]:
+    """The configurations of these names in the order of the list; all if no name is given."""
+    known = [configuration.name for configuration in listed]
     for name in names:
         if name not in known:
-            raise ConfigError(f"--only {name!r}: {near_names(name, list(known))}. Precisions need --model")
-    return [configuration for configuration in listed if configuration.name in names]
+            raise ConfigError(f"--only {name!r}: {near_names(name, known)}. fp32 and bf16 need --model")
+    return [configuration for configuration in listed if not names or configuration.name in names]

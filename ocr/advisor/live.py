@@ -1,17 +1,20 @@
-"""During training: where the model waits for data, one line says what would help most."""
+"""During training: if the model waits for data, one line says what would help most."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import lightning
 from rich.console import Console
 
-from ocr.advisor.measure.stage_demands import choose_pages, measure_demands, spared_kinds
+from ocr.advisor.measure.pages import choose_pages
+from ocr.advisor.measure.stage_demands import cached_kinds, measure_demands
 from ocr.advisor.model.queueing import GIL, Consumer, Demand, Pipeline
+from ocr.datasets.page_dataset import PageDataset
+from ocr.geometry.kernels.warm_up import warm_up
 from ocr.pipeline.cut import Cut
 from ocr.system import usable_cores
 
@@ -20,68 +23,65 @@ PAGES = 8
 
 
 class LiveAdvice(lightning.Callback):
-    """Once the model waits for more than a tenth of an epoch, its pages are measured and the best remedy is named."""
+    """Names the best remedy, once, after an epoch in which the model waited for data for over a tenth of the time."""
 
     def __init__(self, console: Console | None = None, pages: int = PAGES) -> None:
         self.console, self.pages = console or Console(), pages
         self.told = False
         self._started = 0.0
 
+    def setup(self, trainer: lightning.Trainer, pl_module: Any, stage: str) -> None:
+        # Before the first epoch: compiling must not count as waiting for data.
+        warm_up(show=trainer.is_global_zero)
+
     def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
         self._started = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:
-        datasets = getattr(getattr(trainer, "datamodule", None), "datasets", {})
-        dataset: Any = datasets.get("train")
+        dataset = getattr(getattr(trainer, "datamodule", None), "datasets", {}).get("train")
         seconds = time.perf_counter() - self._started
         waited = pl_module.stopwatch.seconds["data wait"]
-        known = hasattr(dataset, "source") and hasattr(dataset, "ledger")
-        if self.told or not known or not trainer.is_global_zero or waited < TOO_MUCH * seconds:
+        if self.told or not isinstance(dataset, PageDataset) or not trainer.is_global_zero:
             return
-        if dataset.ledger.totals()["cache_misses"] > TOO_MUCH * dataset.ledger.totals()["seen"]:
-            return  # The cache was filling: the next epoch tells.
+        totals = dataset.ledger.totals()
+        is_filling = totals["cache_misses"] > TOO_MUCH * totals["seen"]
+        if waited < TOO_MUCH * seconds or is_filling:
+            return
         self.told = True
         loader: Any = trainer.train_dataloader
-        batches = max(1, int(trainer.num_training_batches))
-        consumer = Consumer((seconds - waited) / batches)
-        demands = measure_demands(
-            dataset, choose_pages(dataset, self.pages), loader.num_workers, usable_cores(), 1
-        ).demands
+        consumer = Consumer((seconds - waited) / max(1, int(trainer.num_training_batches)))
+        indices = choose_pages(dataset, self.pages)
+        demands = measure_demands(dataset, indices, loader.num_workers, usable_cores(), epochs=1).demands
         shape = (len(dataset), loader.batch_size, loader.num_workers, usable_cores(), loader.engine == "processes")
-        told = best_remedy(Pipeline(demands, consumer, *shape), dataset)
-        line = f"the model waited for data for {waited / seconds:.0%} of the epoch"
-        self.console.print(f"{line}: {told}. The whole table: ocr advise", highlight=False, soft_wrap=True)
+        remedy = best_remedy(Pipeline(demands, consumer, *shape), dataset)
+        line = (
+            f"the model waited for data for {waited / seconds:.0%} of the epoch: {remedy}. For all remedies: ocr advise"
+        )
+        self.console.print(line, highlight=False, soft_wrap=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A setting, and the pipeline with it."""
-
-    setting: str
-    pipeline: Pipeline
-
-
-def best_remedy(present: Pipeline, dataset: Any) -> str:
-    """What the model of the pipeline ranks first, in words."""
-    cached = dataset.cache is not None and dataset.cut.page
-    now = replace(present, demands=after_the_cut(present.demands, dataset.cut)) if cached else present
-    choices = [
-        Choice(f"data.num_workers={count}", replace(now, workers=count))
-        for count in (usable_cores(), 2 * usable_cores())
-    ]
-    if not cached:
+def best_remedy(present: Pipeline, dataset: PageDataset) -> str:
+    """The setting that the queueing model ranks first, in words."""
+    is_cached = dataset.cache is not None and dataset.cut.page
+    now = replace(present, demands=after_the_cut(present.demands, dataset.cut)) if is_cached else present
+    choices = {
+        f"data.num_workers={count}": replace(now, workers=count) for count in (usable_cores(), 2 * usable_cores())
+    }
+    if not is_cached:
         kept = Cut(page=True, maps=not dataset.transform.moves_geometry)
-        choices.append(Choice("data.cache=auto", replace(now, demands=after_the_cut(now.demands, kept))))
+        choices["data.cache=auto"] = replace(now, demands=after_the_cut(now.demands, kept))
     if any(demand.resource == GIL for demand in now.demands) and not now.processes:
-        choices.append(Choice("data.engine=processes", replace(now, processes=True)))
+        choices["data.engine=processes"] = replace(now, processes=True)
     before = now.predict()
-    best = min(choices, key=lambda choice: choice.pipeline.predict().epoch_seconds)
-    gain = before.epoch_seconds / best.pipeline.predict().epoch_seconds
+    seconds = {setting: pipeline.predict().epoch_seconds for setting, pipeline in choices.items()}
+    best = min(seconds, key=lambda setting: seconds[setting])
+    gain = before.epoch_seconds / seconds[best]
     if gain < 1.05:
-        return f"{before.sentence().rstrip('.').lower()}, and no setting of the loader would change that"
-    return f"{best.setting} would make epochs {gain:.1f} times as fast, by what {PAGES} pages took here"
+        bottleneck = before.sentence().rstrip(".")
+        return f"{bottleneck[0].lower()}{bottleneck[1:]}, and no setting of the loader would change that"
+    return f"{best} would make epochs {gain:.1f} times as fast, estimated from {PAGES} pages"
 
 
 def after_the_cut(demands: Sequence[Demand], cut: Cut) -> tuple[Demand, ...]:
-    """What is left to do of pages that are cached."""
-    return tuple(demand for demand in demands if demand.kind not in spared_kinds(cut))
+    """What is left to do for pages that are cached."""
+    return tuple(demand for demand in demands if demand.kind not in cached_kinds(cut))

@@ -1,54 +1,67 @@
 """During training: a model that waits for data is told what would help, once, and one that does not is left alone."""
 
-from pathlib import Path
+import io
+from types import SimpleNamespace
 
 import pytest
-from artificial import open_pages
-from omegaconf import DictConfig
+from artificial import Sleep, open_pages
 from rich.console import Console
 
-from ocr.advisor.live import after_the_cut, best_remedy
+from ocr.advisor.live import LiveAdvice, after_the_cut, best_remedy
 from ocr.advisor.model.queueing import GIL, Consumer, Demand, Pipeline
-from ocr.jobs.compose import compose_training
-from ocr.jobs.train import train
+from ocr.datasets import DBTransforms, OCRDataset
+from ocr.loader import Loader
 from ocr.pipeline.cut import Cut
-
-TINY = (
-    "model=lite",
-    "model.channels=32",
-    "transforms.size=64",
-    "dataloaders.train_dataloader.batch_size=2",
-    "trainer.accelerator=cpu",
-    "trainer.devices=1",
-    "trainer.max_epochs=2",
-    "+trainer.enable_progress_bar=false",
-    "callbacks.progress=null",
-    "logger.tensorboard=null",
-)
+from ocr.pipeline.prefix import Letterbox
+from ocr.training.stopwatch import Stopwatch
 
 
-def config(data: Path, out: Path, *overrides: str) -> DictConfig:
-    return compose_training([f"dataset_base_path={data}", f"output_dir={out}", *TINY, *overrides], "ocr train")
+def end_epoch(advice: LiveAdvice, dataset: OCRDataset, seconds: float, waited: float) -> None:
+    """Call the callback as a trainer does after an epoch of this length."""
+    module = SimpleNamespace(stopwatch=Stopwatch())
+    module.stopwatch.seconds["data wait"] = waited
+    trainer = SimpleNamespace(
+        datamodule=SimpleNamespace(datasets={"train": dataset}),
+        train_dataloader=Loader(dataset, 2, 1),
+        num_training_batches=4,
+        is_global_zero=True,
+    )
+    advice.on_train_epoch_start(trainer, module)
+    advice._started -= seconds
+    advice.on_train_epoch_end(trainer, module)
 
 
-def test_a_model_that_waits_is_told_what_would_help_once(synthetic, tmp_path, capsys):
-    slow = "{_target_: artificial.Sleep, seconds: 0.3}"
-    stages = f"[${{transforms.letterbox}},{slow},${{transforms.normalization}}]"
-    settings = ("data.cache=off", "data.num_workers=1", f"transforms.train_transform.transforms={stages}")
-    train(config(synthetic, tmp_path, *settings), Console(quiet=True))
-    told = [line for line in capsys.readouterr().out.splitlines() if "the model waited for data" in line]
-    assert len(told) == 1
+def advice_to(stream: io.StringIO) -> LiveAdvice:
+    return LiveAdvice(Console(file=stream, width=200), pages=2)
+
+
+def test_a_model_that_waits_is_told_what_would_help_once(synthetic):
+    advice, told = advice_to(out := io.StringIO()), []
+    dataset = open_pages(synthetic, Sleep(0.3))
+    for seconds, waited in ((2.5, 0.1), (2.5, 2.4), (2.5, 2.4)):
+        end_epoch(advice, dataset, seconds, waited)
+        told.append(len(out.getvalue().splitlines()))
+    assert told == [0, 1, 1]
+    assert out.getvalue().startswith("the model waited for data for 9")
     # Both would do: a cache makes the sleeping stage needless, more workers sleep at the same time.
-    assert "data.cache=auto would make epochs" in told[0]
-    assert told[0].endswith("The whole table: ocr advise")
+    assert "data.cache=auto would make epochs" in out.getvalue()
+    assert out.getvalue().endswith("For all remedies: ocr advise\n")
 
 
-def test_an_epoch_that_fills_the_cache_is_no_reason_to_advise(synthetic, tmp_path, capsys):
-    slow = "{_target_: artificial.Sleep, seconds: 0.3}"
-    stages = f"[${{transforms.letterbox}},{slow},${{transforms.normalization}}]"
-    settings = ("data.cache=prefix", f"cache.folder={tmp_path}", f"transforms.train_transform.transforms={stages}")
-    train(config(synthetic, tmp_path, *settings, "trainer.max_epochs=1"), Console(quiet=True))
-    assert "the model waited for data" not in capsys.readouterr().out
+def test_an_epoch_that_fills_the_cache_is_no_reason_to_advise(synthetic, tmp_path):
+    advice = advice_to(out := io.StringIO())
+    dataset = OCRDataset(
+        synthetic / "images" / "train",
+        synthetic / "jsons" / "train.json",
+        DBTransforms([Letterbox(64)], normalize="device"),
+        cache="prefix",
+        cache_folder=tmp_path,
+    )
+    for epoch, told in ((0, False), (1, True)):
+        dataset.set_epoch(epoch)
+        assert all(dataset[index] for index in range(len(dataset)))
+        end_epoch(advice, dataset, seconds=2.5, waited=2.4)
+        assert bool(out.getvalue()) == told
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`ocr profile`. Every library that takes time to load is imported when the command runs."""
+"""`ocr profile`. Libraries that are slow to load are imported when the command runs."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ EXAMPLES = ("ocr profile dataset_base_path=DIR", "ocr profile --split val --size
 
 
 def profile(
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="As of ocr train.")] = None,
-    split: Annotated[str, typer.Option(help="Whose pages go through whose transforms.")] = "train",
-    pages: Annotated[int, typer.Option(min=1, help="Pages from all over the split.")] = 32,
-    repeats: Annotated[int, typer.Option(min=1, help="Epochs of each page: random stages draw anew in each.")] = 6,
-    sizes: Annotated[str, typer.Option(metavar="N,N", help="Sides of the page to compare; '' for none.")] = (
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="As for ocr train.")] = None,
+    split: Annotated[str, typer.Option(help="Split whose pages and transforms are measured.")] = "train",
+    pages: Annotated[int, typer.Option(min=1, help="Number of pages, from all over the split.")] = 32,
+    repeats: Annotated[int, typer.Option(min=1, help="Epochs per page; random stages draw other numbers in each.")] = 6,
+    sizes: Annotated[str, typer.Option(metavar="N,N", help="Page sizes in pixels to compare; '' for none.")] = (
         "320,640,1280"
     ),
-    model: Annotated[bool, typer.Option("--model", help="Forward, backward, boxes and scores too.")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write it here, for `ocr report`.")] = None,
+    model: Annotated[bool, typer.Option("--model", help="Measure forward, backward, boxes and scores too.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, for `ocr report`.")] = None,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Tell what every stage of the data path takes by itself, fed with what the one before gave.
+    """Measure every stage of the data path by itself, with the real output of the stage before.
 
-    Times are milliseconds a page, in one thread, with files and kernels warm. Random stages count as they come: the
-    mean is over all draws, those that leave a page alone included. Flips, turns, scales and crops are one warp, which
-    samples pixels once, and so one row.
+    Times are milliseconds per page in one thread, with files in memory and kernels compiled. The mean of a random stage
+    is over all draws, including those that leave the page unchanged. Flips, rotations, scales and crops are one warp,
+    which samples pixels once, and therefore one row.
     """
     given, sides = list(overrides or ()), parse_sizes(sizes)
-    # Before torch is loaded: its threads would wait for work by spinning, on the cores that are measured.
+    # Before torch is loaded: its threads would spin while they wait, on the cores that are measured.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     from rich.console import Console
     from rich.progress import Progress
 
-    from ocr.advisor.measure.machine import look_at_machine
-    from ocr.advisor.measure.profile import Settings
+    from ocr.advisor.measure.machine import describe_machine
+    from ocr.advisor.measure.profile import ProfileSettings
     from ocr.advisor.measure.profile import profile as measure
     from ocr.advisor.report.profile_screen import print_profile
     from ocr.advisor.report.result_file import result, write_result
     from ocr.cache.folder import cache_root
     from ocr.jobs.compose import compose_training
 
-    console, settings = Console(), Settings(split, pages, repeats, sides, model)
+    console, settings = Console(), ProfileSettings(split, pages, repeats, sides, model)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=settings.rounds)
         found = measure(
@@ -58,8 +58,8 @@ def profile(
     if json_file is not None:
         options = ["--split", split, "--pages", str(pages), "--repeats", str(repeats), "--sizes", sizes]
         command = shlex.join(["ocr", "profile", *given, *options, *["--model"] * model])
-        machine = look_at_machine(cache_root(None)).to_dict()
-        data = {"place": found.place, "split": split, "pages": found.pages}
+        machine = describe_machine(cache_root(None)).to_dict()
+        data = {"place": found.location, "split": split, "pages": found.pages}
         write_result(result("profile", command, machine, data, **found.to_figures()), json_file)
         console.print(f"written: {json_file}", highlight=False, markup=False, soft_wrap=True)
 
@@ -74,5 +74,5 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(part.isdecimal() and int(part) >= 16 for part in parts):
-        raise ConfigError(f"--sizes {text!r} are no sides in pixels. Give such as 320,640,1280")
+        raise ConfigError(f"--sizes {text!r} must be a list of integers >= 16, such as 320,640,1280")
     return tuple(dict.fromkeys(map(int, parts)))

@@ -11,26 +11,26 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
-from ocr.advisor.catalogue import BASELINE, Configuration
-from ocr.advisor.measure.bench_data import Places, link_pages, prepare, stored_bytes
-from ocr.advisor.measure.bench_epochs import DataEpochs, Epoch, ModelEpochs, compose
-from ocr.advisor.measure.other_processes import Others
+from ocr.advisor.catalogue import BASELINE, CATALOGUE, Configuration
+from ocr.advisor.measure.bench_data import BenchData, link_pages, prepare, stored_bytes
+from ocr.advisor.measure.bench_epochs import DataEpochs, Epoch, ModelEpochs, bench_overrides, compose
+from ocr.advisor.measure.other_processes import CpuOfOthers
+from ocr.advisor.measure.pages import open_uncached
 from ocr.advisor.measure.process_memory import MemoryWatch
 from ocr.advisor.measure.temporary_folder import temporary_folder
 from ocr.cache.folder import cache_root
-from ocr.datasets.build import build_dataset
 from ocr.errors import GlyphFeedError
 from ocr.jobs.compose import compose_training
 from ocr.malloc import keep_freed_memory
 
 ENOUGH_SECONDS = 0.3
-MOST_EPOCHS = 5
-"""Epochs of a turn, where they are so short that one tells little."""
+MAX_EPOCHS = 5
+"""Short epochs are repeated within a turn, at most this often, until they took ENOUGH_SECONDS together."""
 Tick = Callable[[str], None]
-"""Called with what comes next; with nothing where somebody else draws on the screen."""
+"""Called with what comes next; with an empty string before something else draws a progress bar."""
 
 
-class Settings(NamedTuple):
+class BenchSettings(NamedTuple):
     """What is read, and how often."""
 
     split: str = "val"
@@ -40,7 +40,7 @@ class Settings(NamedTuple):
 
 
 @dataclass
-class Row:
+class Measurement:
     """One configuration, and what was measured of it."""
 
     configuration: Configuration
@@ -48,17 +48,18 @@ class Row:
     engine: str = ""
     workers: int | None = None
     pages: int = 0
-    """Of an epoch."""
+    """Per epoch."""
     prepare_s: float = 0.0
     """Writing maps or shards, once."""
     first_s: float | None = None
-    """Opening the split included, and with it filling a cache that is filled ahead."""
+    """Includes opening the split, and filling a cache that is filled ahead."""
     later: list[Epoch] = field(default_factory=list)
     memory_bytes: int | None = None
-    """By how much this process and its workers grew, at most."""
+    """The largest growth of this process and its workers."""
     stored_bytes: int | None = None
     """Of the cache, the stored maps or the shards."""
     skipped: str | None = None
+    """Why it could not run."""
 
     @property
     def name(self) -> str:
@@ -71,7 +72,7 @@ class Row:
 
     @property
     def cpu_s(self) -> float | None:
-        """CPU seconds of a later epoch, on however many cores."""
+        """CPU seconds of a later epoch, summed over all cores."""
         return median(epoch.cpu_seconds for epoch in self.later) if self.later_s else None
 
     @property
@@ -81,7 +82,7 @@ class Row:
 
     @property
     def spread(self) -> float | None:
-        """From the fastest to the slowest later epoch, as a share of the median; one epoch alone has none."""
+        """From the fastest to the slowest later epoch, as a share of the median; None for a single epoch."""
         if not self.median_s or len(self.later_s) < 2:
             return None
         return (max(self.later_s) - min(self.later_s)) / self.median_s
@@ -96,7 +97,7 @@ class Row:
         return {
             "name": self.name,
             "about": self.configuration.about,
-            "overrides": self.configuration.overrides_of(self.split),
+            "overrides": bench_overrides(self.configuration, self.split),
             "split": self.split,
             "engine": self.engine,
             "workers": self.workers,
@@ -114,108 +115,104 @@ class Row:
         }
 
 
-class Result(NamedTuple):
-    """All rows, and what they are about."""
+class BenchResult(NamedTuple):
+    """All measurements, and of which pages."""
 
-    place: str
+    location: str
     pages: int
     all_pages: int
-    rows: list[Row]
+    measurements: list[Measurement]
     others_share: float | None = None
-    """Of the cores, that other programs had meanwhile."""
+    """Share of the cores that other processes used meanwhile."""
 
     @property
     def baseline(self) -> str:
-        """The configuration that the others are compared with: the first that ran, where the usual one did not."""
-        ran = [row.name for row in self.rows if row.skipped is None]
+        """What the others are compared with: "no cache", or the first that ran if that one did not."""
+        ran = [one.name for one in self.measurements if one.skipped is None]
         return BASELINE if BASELINE in ran or not ran else ran[0]
 
 
 def bench(
     given: Sequence[str],
     configurations: Sequence[Configuration],
-    settings: Settings,
+    settings: BenchSettings,
     tick: Tick = lambda what: None,
-) -> Result:
-    """Measure configurations of a user's overrides, in a folder that is removed again."""
+) -> BenchResult:
+    """Measure configurations of a user's overrides, in a folder that is removed afterwards."""
     keep_freed_memory()
     config = compose_training(given, "ocr bench")
     with temporary_folder(cache_root(settings.folder or config.cache.folder)) as root:
         tick("linking pages")
-        places = link_pages(config, settings.split, settings.pages, root)
-        course = _Course(given, settings.split, places, tick)
-        course.warm_up()
-        others = Others()
-        rows = [Row(configuration, settings.split) for configuration in configurations]
+        data = link_pages(config, settings.split, settings.pages, root)
+        turns = _Turns(given, settings.split, data, tick)
+        turns.warm_up()
+        others = CpuOfOthers()
+        measurements = [Measurement(configuration, settings.split) for configuration in configurations]
         for turn in range(settings.rounds):
-            for row in rows:
-                tick(f"{row.name}, round {turn + 1} of {settings.rounds}")
-                if row.skipped is None:
-                    course.try_turn(row, is_first=turn == 0)
+            for one in measurements:
+                tick(f"{one.name}, round {turn + 1} of {settings.rounds}")
+                if one.skipped is None:
+                    turns.try_turn(one, is_first=turn == 0)
         share = others.share()
-    return Result(places.place, places.pages, places.all_pages, rows, share)
+    return BenchResult(data.location, data.pages, data.all_pages, measurements, share)
 
 
-class _Course:
+class _Turns:
     """The pages, and the turns of the configurations on them."""
 
-    def __init__(self, given: Sequence[str], split: str, places: Places, tick: Tick) -> None:
-        self._given, self._split, self._places, self._tick = list(given), split, places, tick
+    def __init__(self, given: Sequence[str], split: str, data: BenchData, tick: Tick) -> None:
+        self._given, self._split, self._data, self._tick = list(given), split, data, tick
         self._configs: dict[str, DictConfig] = {}
 
     def warm_up(self) -> None:
-        """Libraries are loaded and kernels compiled by an epoch that nobody measures."""
+        """Load libraries and compile kernels in an epoch that is not measured."""
         self._tick("warming up")
-        plain = Configuration(BASELINE, "", ("data.cache=off",))
-        # What is wrong with the pages or the config is told by the rows.
+        # An error of the pages or the config is reported by the configurations themselves.
         with suppress(Exception):
-            DataEpochs(compose(plain, self._given, self._split, self._places), self._split).run()
+            DataEpochs(self._compose(CATALOGUE[BASELINE]), self._split).run()
 
-    def try_turn(self, row: Row, is_first: bool) -> None:
-        """One turn; whatever goes wrong is the row's reason."""
+    def try_turn(self, one: Measurement, is_first: bool) -> None:
+        """One turn; an error becomes the reason why the configuration is skipped."""
         try:
             if is_first:
-                self._prepare(row)
-            self._take_turn(row, is_first)
+                self._prepare(one)
+            self._take_turn(one, is_first)
         except (GlyphFeedError, OSError) as error:
-            row.skipped = " ".join(str(error).split())
+            one.skipped = " ".join(str(error).split())
         except Exception as error:
-            row.skipped = " ".join(f"{type(error).__name__}: {error}".split())
+            one.skipped = " ".join(f"{type(error).__name__}: {error}".split())
 
-    def _prepare(self, row: Row) -> None:
-        config = compose(row.configuration, self._given, self._split, self._places)
-        self._configs[row.name] = config
-        row.engine = str(config.data.engine)
-        row.workers = int(config.dataloaders[f"{self._split}_dataloader"].num_workers)
-        needs = row.configuration.needs
-        if needs:
-            folder = Configuration(row.name, "", ("data.cache=off", "use_stored_maps=false"))
-            dataset = build_dataset(compose(folder, self._given, self._split, self._places), self._split)
+    def _compose(self, configuration: Configuration) -> DictConfig:
+        return compose(configuration, self._given, self._split, self._data)
+
+    def _prepare(self, one: Measurement) -> None:
+        config = self._configs[one.name] = self._compose(one.configuration)
+        one.engine = str(config.data.engine)
+        one.workers = int(config.dataloaders[f"{self._split}_dataloader"].num_workers)
+        if needs := one.configuration.needs:
+            dataset = open_uncached(self._compose(CATALOGUE[BASELINE]), self._split)
             start = time.perf_counter()
-            prepare(needs, dataset, self._split, self._places)
-            row.prepare_s = time.perf_counter() - start
+            prepare(needs, dataset, self._split, self._data)
+            one.prepare_s = time.perf_counter() - start
 
-    def _take_turn(self, row: Row, is_first: bool) -> None:
-        """An epoch after opening, which is measured in the first turn only, and later ones."""
-        if "preload" in row.name or "prenormalize" in row.name:
+    def _take_turn(self, one: Measurement, is_first: bool) -> None:
+        """Open the split and run an epoch, which counts in the first turn only, then measure later epochs."""
+        if "preload" in one.name or "prenormalize" in one.name:
             self._tick("")
         with MemoryWatch() as watch:
             start = time.perf_counter()
-            epochs = self._open(row)
+            kind = ModelEpochs if one.configuration.needs == "model" else DataEpochs
+            epochs = kind(self._configs[one.name], self._split)
             pages = epochs.run().pages
             if is_first:
-                row.first_s, row.pages = time.perf_counter() - start, pages
+                one.first_s, one.pages = time.perf_counter() - start, pages
             watch.stop()
             watch.look()
             later: list[Epoch] = []
-            while len(later) < MOST_EPOCHS and sum(epoch.seconds for epoch in later) < ENOUGH_SECONDS:
+            while len(later) < MAX_EPOCHS and sum(epoch.seconds for epoch in later) < ENOUGH_SECONDS:
                 later.append(epochs.run())
             watch.look()
-        row.later += later
-        row.memory_bytes = max(row.memory_bytes or 0, watch.growth_bytes)
-        needs = row.configuration.needs
-        row.stored_bytes = stored_bytes(self._places.cache(row.name), *[self._places.made(needs)] * bool(needs))
-
-    def _open(self, row: Row) -> DataEpochs | ModelEpochs:
-        kind = ModelEpochs if row.configuration.needs == "model" else DataEpochs
-        return kind(self._configs[row.name], self._split)
+        one.later += later
+        one.memory_bytes = max(one.memory_bytes or 0, watch.growth_bytes)
+        needs = one.configuration.needs
+        one.stored_bytes = stored_bytes(self._data.cache(one.name), *[self._data.prepared(needs)] * bool(needs))

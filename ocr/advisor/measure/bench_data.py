@@ -1,33 +1,34 @@
-"""The folder of a benchmark: links to the pages, and maps, shards and caches that are removed with it."""
+"""The data of a benchmark: links to the pages, and the maps, shards and caches made from them, in one folder."""
 
 from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from omegaconf import DictConfig
 
-from ocr.advisor.catalogue import NOTHING_KEPT
-from ocr.datasets.build import build_dataset
+from ocr.advisor.measure.pages import open_uncached, spread
+from ocr.datasets.base import OCRDataset
+from ocr.datasets.page_dataset import PageDataset
 from ocr.errors import ConfigError, DataError
 from ocr.formats.annotation import Annotations
 from ocr.formats.maps import maps_folder
 from ocr.formats.native import write_native
 from ocr.formats.read import read_annotations
+from ocr.pipeline.source import FolderSource
+from ocr.units import format_bytes
 
-BYTES_A_PIXEL = {"maps": 7, "ready": 13}
+BYTES_PER_PIXEL = {"maps": 7, "ready": 13}
 """Of stored maps, and of ready pages with their maps."""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where everything of one benchmark lies."""
+class BenchData:
+    """The paths of one benchmark."""
 
     root: Path
-    place: str
+    location: str
     """Of the pages themselves."""
     images: Path
     annotation: Path | None
@@ -35,38 +36,39 @@ class Places:
     all_pages: int
 
     def cache(self, name: str) -> Path:
-        """The folder of caches of one configuration."""
+        """The folder of the caches of one configuration."""
         return self.root / "caches" / name.replace(" ", "-")
 
-    def made(self, needs: str) -> Path:
-        """What a configuration needs and the benchmark makes."""
+    def prepared(self, needs: str) -> Path:
+        """The folder of what `prepare` makes."""
         return maps_folder(self.images) if needs == "maps" else self.root / needs
 
 
-def link_pages(config: DictConfig, split: str, count: int, root: Path) -> Places:
-    """Links to pages from all over a split, and their annotation; each file is read once, so that all start alike."""
+def link_pages(config: DictConfig, split: str, count: int, root: Path) -> BenchData:
+    """Link to pages from all over a split and write their annotation; every file is read once, so all start warm."""
     node = (config.get("datasets") or {}).get(f"{split}_dataset")
     if node is not None and "image_path" not in node:
-        raise ConfigError(f"datasets.{split}_dataset is no folder of pages: set data=base, for shards are made of it")
-    if node is not None:
-        node.update({name: value for name, value in NOTHING_KEPT.items() if name in node})
-    source = build_dataset(config, split).source
+        raise ConfigError(
+            f"datasets.{split}_dataset is not a folder of pages, from which shards are made: set data=base"
+        )
+    source = open_uncached(config, split).source
+    assert isinstance(source, FolderSource)
     names = list(source.names)
     if not names:
         raise DataError(f"{source.location} has no pages to read")
-    chosen = np.unique(np.linspace(0, len(names) - 1, min(count or len(names), len(names))).astype(int)).tolist()
+    chosen = [names[index] for index in spread(len(names), count or len(names))]
     images = root / "images" / split
-    for name in (names[number] for number in chosen):
-        link, target = images / name, (source.folder / name).resolve()
+    for name in chosen:
+        link, target = images / name, (Path(source.folder) / name).resolve()
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)
         target.read_bytes()
-    annotation = _write_annotation(config, split, [names[number] for number in chosen], root)
-    return Places(root, source.location, images, annotation, len(chosen), len(names))
+    annotation = _write_annotation(config, split, chosen, root)
+    return BenchData(root, str(source.location), images, annotation, len(chosen), len(names))
 
 
 def _write_annotation(config: DictConfig, split: str, names: list[str], root: Path) -> Path | None:
-    node: Any = config.datasets[f"{split}_dataset"]
+    node = config.datasets[f"{split}_dataset"]
     if node.annotation_path is None:
         return None
     known = read_annotations(node.annotation_path, node.get("annotation_format", "auto"), node.image_path)
@@ -75,14 +77,15 @@ def _write_annotation(config: DictConfig, split: str, names: list[str], root: Pa
     return target
 
 
-def prepare(needs: str, dataset: Any, split: str, places: Places) -> None:
+def prepare(needs: str, dataset: PageDataset, split: str, data: BenchData) -> None:
     """Make what a configuration needs, from the dataset that reads the linked folder."""
-    _refuse_if_full(needs, dataset, places)
+    assert isinstance(dataset, OCRDataset)
+    _refuse_if_full(needs, dataset, data)
     if needs == "maps":
         from ocr.tools.preprocess import preprocess_maps
 
         if dataset.transform.moves_geometry:
-            raise ConfigError("the transforms move polygons, so stored maps are never used: as disk")
+            raise ConfigError("the transforms move polygons, so stored maps are never used")
         preprocess_maps(dataset, split, show_progress=False)
     elif needs in ("raw", "ready"):
         from ocr.tools.convert.convert import convert_split
@@ -90,7 +93,7 @@ def prepare(needs: str, dataset: Any, split: str, places: Places) -> None:
         from ocr.tools.convert.settings import ConvertSettings
 
         settings = ConvertSettings(ready=needs == "ready")
-        convert_split(make_plan(dataset, split, places.made(needs), settings), settings, show_progress=False)
+        convert_split(make_plan(dataset, split, data.prepared(needs), settings), settings, show_progress=False)
     elif needs == "dali":
         from ocr.optional import require
 
@@ -98,22 +101,22 @@ def prepare(needs: str, dataset: Any, split: str, places: Places) -> None:
     elif needs == "model":
         if split != "val":
             raise ConfigError("precisions are compared in validation: --split val")
-        import ocr.jobs.train  # noqa: F401  # Takes seconds, which belong to no epoch.
+        import ocr.jobs.train  # noqa: F401  # Takes seconds, which must not count as part of an epoch.
 
 
-def _refuse_if_full(needs: str, dataset: Any, places: Places) -> None:
+def _refuse_if_full(needs: str, dataset: PageDataset, data: BenchData) -> None:
     side = dataset.transform.needed_side
-    if needs not in BYTES_A_PIXEL or side is None:
+    if needs not in BYTES_PER_PIXEL or side is None:
         return
-    needed, free = places.pages * side**2 * BYTES_A_PIXEL[needs], shutil.disk_usage(places.root).free
+    needed, free = data.pages * side**2 * BYTES_PER_PIXEL[needs], shutil.disk_usage(data.root).free
     if needed > free / 2:
         raise DataError(
-            f"{needed / 1e9:.1f} GB are needed in {places.root.parent}, which has {free / 1e9:.1f} GB free. "
+            f"{format_bytes(needed)} are needed in {data.root.parent}, which has {format_bytes(free)} free. "
             "Take fewer pages (--pages), or another folder (--folder)"
         )
 
 
 def stored_bytes(*folders: Path) -> int:
-    """What is in folders, without its holes."""
+    """Bytes on disk of everything in these folders; holes of sparse files do not count."""
     files = [path for folder in folders if folder.is_dir() for path in folder.rglob("*")]
     return sum(path.stat().st_blocks * 512 for path in files if path.is_file())

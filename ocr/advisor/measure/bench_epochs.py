@@ -13,18 +13,20 @@ from typing import Any, NamedTuple
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from ocr.advisor.catalogue import NOTHING_KEPT, Configuration
-from ocr.advisor.measure.bench_data import Places
-from ocr.advisor.measure.data_path import find_device
+from ocr.advisor.catalogue import Configuration
+from ocr.advisor.measure.bench_data import BenchData
+from ocr.advisor.measure.model_step import find_device, wait_for
+from ocr.advisor.measure.pages import CACHES
 from ocr.jobs.compose import compose_training
+from ocr.pipeline.batch import Batch
 
 _OF_FOLDERS = ("datasets.", "image_extensions=", "annotation_format=", "use_stored_maps=", "shards_base_path=")
-"""Overrides that shards do not know, or that would lead to others."""
-_PAGE_OF_MEMORY = 4096
+"""Overrides that shards do not know, or that would read other shards."""
+_MEMORY_PAGE_BYTES = 4096
 
 
 class Epoch(NamedTuple):
-    """One pass."""
+    """One pass over the pages."""
 
     seconds: float
     cpu_seconds: float
@@ -32,50 +34,61 @@ class Epoch(NamedTuple):
     pages: int
 
 
-def compose(configuration: Configuration, given: Sequence[str], split: str, places: Places) -> DictConfig:
+def bench_overrides(configuration: Configuration, split: str) -> list[str]:
+    """What a user would write: nothing is cached or stored but what the configuration asks for."""
+    base = ["data.cache=auto" if configuration.needs == "model" else "data.cache=off"]
+    base += [] if configuration.from_shards else ["use_stored_maps=false"]
+    own = configuration.overrides_for(split)
+    changed = {override.partition("=")[0] for override in own}
+    return [override for override in base if override.partition("=")[0] not in changed] + own
+
+
+def compose(configuration: Configuration, given: Sequence[str], split: str, data: BenchData) -> DictConfig:
     """The user's config, changed to this configuration and to the folder of the benchmark."""
-    own = [one for one in configuration.overrides_of(split) if not one.startswith(("data=", "shards_base_path="))]
+    own = [one for one in bench_overrides(configuration, split) if not one.startswith(("data=", "shards_base_path="))]
     if configuration.from_shards:
         kept = [one for one in given if not one.lstrip("+~").startswith(("data=", *_OF_FOLDERS))]
         config = compose_training([*kept, "data=webdataset"], "ocr bench")
-        config.shards_base_path = str(places.made(configuration.needs))
+        config.shards_base_path = str(data.prepared(configuration.needs))
     else:
         config = compose_training(given, "ocr bench")
     node = config.datasets[f"{split}_dataset"]
-    # The cache stays the one of `data.cache`, which every configuration sets.
-    node.update({name: False for name in NOTHING_KEPT if name in node and name != "cache"})
+    # `cache` stays: it follows data.cache, which every configuration sets.
+    node.update({name: False for name in CACHES if name in node and name != "cache"})
     if not configuration.from_shards:
-        annotation = None if places.annotation is None else str(places.annotation)
-        node.update({"image_path": str(places.images), "annotation_path": annotation, "annotation_format": "native"})
+        annotation = None if data.annotation is None else str(data.annotation)
+        node.update({"image_path": str(data.images), "annotation_path": annotation, "annotation_format": "native"})
     merged = OmegaConf.merge(config, OmegaConf.from_dotlist(own))
     assert isinstance(merged, DictConfig)
-    merged.cache.folder, merged.output_dir = str(places.cache(configuration.name)), str(places.root)
+    if any(one.startswith("data.num_workers=") for one in own):
+        # A number that the user gave for this loader alone would win otherwise.
+        merged.dataloaders[f"{split}_dataloader"].num_workers = merged.data.num_workers
+    merged.cache.folder, merged.output_dir = str(data.cache(configuration.name)), str(data.root)
     merged.use_dali = "use_dali=true" in own
     return merged
 
 
 class DataEpochs:
-    """The loader of training, whose batches arrive on the model's device, normalised, and are looked at."""
+    """The loader of training; its batches arrive on the model's device, normalised, and are read."""
 
     def __init__(self, config: DictConfig, split: str) -> None:
         from ocr.datasets.data_module import OCRDataModule
 
         self._device = find_device(config.trainer.accelerator)
         data = OCRDataModule(config)
-        # All that a loader asks its trainer for.
-        place: Any = SimpleNamespace(root_device=self._device)
-        data.trainer = SimpleNamespace(strategy=place, global_rank=0, world_size=1)  # type: ignore[assignment]
-        self.loader = data.loader(split)
+        # All that the data module needs of a trainer.
+        strategy: Any = SimpleNamespace(root_device=self._device)
+        data.trainer = SimpleNamespace(strategy=strategy, global_rank=0, world_size=1)  # type: ignore[assignment]
+        self._loader = data.loader(split)
 
     def run(self) -> Epoch:
         """All batches of an epoch."""
         pages, cpu, start = 0, _cpu_seconds(), time.perf_counter()
-        for batch in self.loader:
+        for batch in self._loader:
             if batch is not None:
                 pages += len(batch["images"])
                 touch(batch)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
+        wait_for(self._device)
         return Epoch(time.perf_counter() - start, _cpu_seconds() - cpu, pages)
 
 
@@ -99,7 +112,7 @@ class ModelEpochs:
         """One validation."""
         cpu, start = _cpu_seconds(), time.perf_counter()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Of few workers, and of what Lightning would rather do.
+            warnings.simplefilter("ignore")  # Lightning's remarks on the number of workers, and the like.
             self._trainer.validate(self._module, datamodule=self._data, verbose=False)
         return Epoch(time.perf_counter() - start, _cpu_seconds() - cpu, self._pages)
 
@@ -109,9 +122,9 @@ def _cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
-def touch(batch: dict[str, Any]) -> None:
-    """Read a number of each page of memory: a view of a file that nobody looked at has not arrived yet."""
+def touch(batch: Batch) -> None:
+    """Read one number per memory page: a view of a file that was never read has not been loaded yet."""
     for value in batch.values():
         if isinstance(value, torch.Tensor) and value.device.type == "cpu":
             flat = value.numpy().ravel(order="K")
-            flat[:: max(1, _PAGE_OF_MEMORY // flat.itemsize)].sum()
+            flat[:: max(1, _MEMORY_PAGE_BYTES // flat.itemsize)].sum()

@@ -1,4 +1,4 @@
-"""The path of a dataset's pages to the model's device, stage by stage, as the loader goes it."""
+"""The path of a dataset's pages to the model's device, stage by stage, as the loader runs it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import numpy as np
 import torch
 
 from ocr.advisor.measure.stage_timing import Step, run_named
+from ocr.datasets.page_dataset import PageDataset
+from ocr.geometry.kernels.warm_up import warm_up
 from ocr.loader.buffers import BatchBuffer, BufferPool
-from ocr.pipeline.batch import Batch, Slot, collate, listed, lists, to_item
+from ocr.pipeline.batch import Batch, Item, Slot, collate, listed, lists, to_item
 from ocr.pipeline.device import Arrival
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
@@ -23,40 +25,34 @@ from ocr.pipeline.stage import FixedStage, Stage
 Measure = Callable[..., Any]
 
 
-def find_device(accelerator: str) -> torch.device:
-    """Where the trainer of the config would put the model."""
-    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
-        return torch.device("cuda")
-    if accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available():
-        return torch.device("mps")
-    return torch.device("cpu")
-
-
 class DataPath:
-    """All stages of a dataset, each to be called by itself with what the one before gave."""
+    """All stages of a dataset, each called by itself with the output of the one before."""
 
-    def __init__(self, dataset: Any, device: torch.device, engine: str = "threads", take_apart: bool = True) -> None:
-        """`take_apart`: a run of Albumentations transforms is one stage a transform, not one for all."""
+    def __init__(
+        self, dataset: PageDataset, device: torch.device, engine: str = "threads", take_apart: bool = True
+    ) -> None:
+        """`take_apart`: each Albumentations transform is a stage, instead of one stage for all in a row."""
+        warm_up()
         self.dataset = dataset
         self._buffers = BufferPool()
-        rows = _Rows()
-        self._source = rows.step("source", type(dataset.source).__name__, "source", dataset.source.read)
-        self._stages = [rows.stage(*each) for each in _stages(dataset, take_apart)]
-        self._targets = rows.step("targets", repr(dataset.draw_maps), "targets", self._draw)
+        steps = _StepNames()
+        self._source = steps.add("source", type(dataset.source).__name__, "source", dataset.source.read)
+        self._stages = [steps.add_stage(*each) for each in _stages(dataset, take_apart)]
+        self._targets = steps.add("targets", repr(dataset.draw_maps), "targets", self._draw)
         self._in_slots = engine == "threads"
         if self._in_slots:
-            self._write = rows.step("slot", "the page into its slot of the batch", "batch", self._write_slot)
-            self._join = rows.step("batch", "slots as tensors, and lists", "batch", self._join_slots)
+            self._write = steps.add("slot", "writes the page into its slot of the batch", "batch", self._write_slot)
+            self._join = steps.add("batch", "slots as tensors, and lists", "batch", self._join_slots)
         else:
-            self._write = rows.step("item", "tensors of the page", "batch", self._to_item)
-            self._join = rows.step("collate", "tensors of all pages stacked", "batch", self._collate)
+            self._write = steps.add("item", "tensors of the page", "batch", self._to_item)
+            self._join = steps.add("collate", "stacks the tensors of all pages", "batch", self._collate)
         arrival = Arrival(dataset.transform.normalization, device)
-        self._device = rows.step("device", f"{dataset.transform.normalization!r} on {device}", "device", arrival.bring)
+        self._device = steps.add("device", f"{dataset.transform.normalization!r} on {device}", "device", arrival.bring)
 
     def run_batch(
         self, indices: Sequence[int], epoch: int, measure: Measure = run_named, with_polygons: bool = True
     ) -> Batch:
-        """All pages of a batch through all stages; `measure` calls each of them."""
+        """Run all pages of a batch through all stages; `measure` calls each of them."""
         buffer: BatchBuffer | None = None
         items = []
         for position, index in enumerate(indices):
@@ -81,39 +77,38 @@ class DataPath:
         draw_maps = self.dataset.draw_maps
         if slot is not None:
             return slot.write_maps(sample, draw_maps)
-        made: Sample = draw_maps(sample) if sample.maps is None else sample
-        return made
+        return draw_maps(sample) if sample.maps is None else sample
 
-    def _write_slot(self, sample: Sample, slot: Slot) -> tuple[dict[str, Any], Slot]:
+    def _write_slot(self, sample: Sample, slot: Slot) -> Item:
         slot.write_page(sample.image, self.dataset.transform.host_normalization)
-        return listed(sample), slot
+        return listed(sample)
 
-    def _join_slots(self, written: list[tuple[dict[str, Any], Slot]], buffer: BatchBuffer) -> Batch:
-        return buffer.batch(list(range(len(written)))) | lists([item for item, _ in written])
+    def _join_slots(self, written: list[Item], buffer: BatchBuffer) -> Batch:
+        return buffer.batch(list(range(len(written)))) | lists(written)
 
-    def _to_item(self, sample: Sample, slot: None) -> dict[str, Any]:
+    def _to_item(self, sample: Sample, slot: None) -> Item:
         return to_item(sample, self.dataset.transform.host_normalization, self.dataset.targets)
 
-    def _collate(self, items: list[dict[str, Any]], buffer: None) -> Batch:
+    def _collate(self, items: list[Item], buffer: None) -> Batch:
         batch = collate(items, self.dataset.targets)
         assert batch is not None
         return batch
 
 
-class _Rows:
-    """Gives every row a name of its own."""
+class _StepNames:
+    """Makes steps with unique names: a second stage of the same name gets a number."""
 
     def __init__(self) -> None:
         self._names: Counter[str] = Counter()
 
-    def step(self, name: str, label: str, kind: str, run: Callable[..., Any]) -> Step:
+    def add(self, name: str, label: str, kind: str, run: Callable[..., Any]) -> Step:
         self._names[name] += 1
         number = self._names[name]
         return Step(name if number == 1 else f"{name} {number}", " ".join(label.split()), kind, run)
 
-    def stage(self, stage: Stage, kind: str) -> Step:
+    def add_stage(self, stage: Stage, kind: str) -> Step:
         run = partial(_run_fixed, stage) if isinstance(stage, FixedStage) else stage
-        return self.step(_name(stage), repr(stage), kind, run)
+        return self.add(_name(stage), repr(stage), kind, run)
 
 
 def _run_fixed(stage: FixedStage, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -126,12 +121,14 @@ def _name(stage: Stage) -> str:
     return "decode" if names == ["Decode"] else " + ".join(names)
 
 
-def _stages(dataset: Any, take_apart: bool) -> Iterator[tuple[Stage, str]]:
-    """Every stage between source and maps with its kind: "random" is all that is made anew in every epoch."""
-    fixed = () if dataset.source.is_ready else (dataset.decode, *dataset.transform.fixed)
+def _stages(dataset: PageDataset, take_apart: bool) -> Iterator[tuple[Stage, str]]:
+    """Every stage between source and maps with its kind: "fixed", or "random" if it runs in every epoch."""
+    part = dataset.fixed_part
+    fixed = () if dataset.source.is_ready else (part.decode, *part.stages)
     for kind, stages in (("fixed", fixed), ("random", dataset.transform.random)):
         for stage in stages:
             members = getattr(stage, "transforms", ()) if take_apart else ()
-            # Each samples pixels by itself, unlike our own geometry, which is one warp and stays one row.
-            parts = [type(stage)((member,)) for member in members] or [stage]
-            yield from ((part, kind) for part in parts)
+            # Each of them samples pixels; our own geometry is one warp, and stays one stage.
+            rebuild: Callable[..., Stage] = type(stage)
+            parts = [rebuild((member,)) for member in members] or [stage]
+            yield from ((single, kind) for single in parts)

@@ -1,25 +1,28 @@
-"""What takes the batches: the real model on its device, or a step of given length."""
+"""What consumes the batches: the configured model on its device, or a step of a given length."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from omegaconf import DictConfig
 
 from ocr.advisor.model.queueing import Consumer
+from ocr.errors import ConfigError
 from ocr.pipeline.batch import Batch
 
 LONG_SECONDS = 5.0
-MOST_PAGES_ON_CPU = 2
-"""A step on a CPU takes as many times as long as it has pages; two tell."""
+"""A step that takes longer is measured once: warming up is a small part of it."""
+MAX_PAGES_ON_CPU = 2
+"""On a CPU a step takes time in proportion to its pages, so two of them are enough."""
+_HALVES = {"bf16": torch.bfloat16, "16": torch.float16}
 
 
 class SleepingStep:
-    """A step on some device that leaves the CPU alone."""
+    """A step of the given length that leaves the CPU alone, as one on a GPU does."""
 
     def __init__(self, step_seconds: float) -> None:
         self.consumer = Consumer(step_seconds)
@@ -29,43 +32,87 @@ class SleepingStep:
 
 
 class ModelStep:
-    """A step of the configured model: with gradients for training, boxes left out for validation."""
+    """The model of a config with the weights of its checkpoint or random ones: a call is one step.
+
+    The parts of a step (`forward`, `backward`, `infer`) take a batch on the device and can be measured one by one.
+    """
 
     def __init__(self, config: DictConfig, device: torch.device, training: bool, precision: str | None = None) -> None:
-        from ocr.jobs.train import build_module
+        from ocr.jobs.train import build_module, load_checkpoint
 
-        self._module = build_module(config)
-        self._module.model.to(device).train(training)
-        self._optimizer = self._module.optimizer(self._module.model.parameters())
-        self._training, self._device = training, device
-        self._half = "bf16" in (precision or str(config.trainer.precision))
+        self._precision = _precision(precision or str(config.trainer.precision), device)
+        self.module = build_module(config)
+        self.is_trained = bool(config.checkpoint_path)
+        if self.is_trained:
+            load_checkpoint(self.module, str(config.checkpoint_path))
+        self.module.model.to(device)
+        self._optimizer = self.module.optimizer(self.module.model.parameters())
+        self._training, self.device = training, device
 
     def __call__(self, batch: Batch) -> None:
+        """Training: forward and backward. Validation: inference, without boxes and scores."""
         on_device = {
-            name: value.to(self._device) if isinstance(value, torch.Tensor) else value for name, value in batch.items()
+            name: value.to(self.device) if isinstance(value, torch.Tensor) else value for name, value in batch.items()
         }
-        cast: Any = torch.autocast(self._device.type, torch.bfloat16) if self._half else nullcontext()
         if self._training:
-            with cast:
-                loss = self._module.loss(self._module.model(on_device["images"]), on_device)[0]
-            self._optimizer.zero_grad()
-            loss.backward()
-            self._optimizer.step()
+            self.backward(self.forward(on_device))
         else:
-            with torch.inference_mode(), cast:
-                self._module.model(on_device["images"], with_threshold=False)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
+            self.infer(on_device)
+        wait_for(self.device)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """The loss of a batch."""
+        self.module.model.train()
+        with self._precision():
+            loss: torch.Tensor = self.module.loss(self.module.model(batch["images"]), batch)[0]
+        return loss
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Gradients, and a step of the optimizer."""
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+
+    def infer(self, batch: Batch) -> torch.Tensor:
+        """Probability maps on the CPU, as validation computes them."""
+        self.module.model.eval()
+        with torch.inference_mode(), self._precision():
+            maps: torch.Tensor = self.module.model(batch["images"], with_threshold=False).prob_map.cpu()
+        return maps
 
     def measure(self, batch: Batch, batch_size: int, calls: int = 2) -> Consumer:
-        """Seconds of a step of `batch_size` pages, and of the CPU."""
-        pages = len(batch["images"]) if self._device.type != "cpu" else min(MOST_PAGES_ON_CPU, len(batch["images"]))
+        """Seconds and CPU seconds of a step of `batch_size` pages."""
+        pages = len(batch["images"]) if self.device.type != "cpu" else min(MAX_PAGES_ON_CPU, len(batch["images"]))
         part = {name: value[:pages] for name, value in batch.items()}
         fastest = _time(lambda: self(part))
-        if fastest[0] < LONG_SECONDS:  # The first call also warms up; where it takes that long, that is nothing.
+        if fastest[0] < LONG_SECONDS:
             fastest = min(_time(lambda: self(part)) for _ in range(calls))
         seconds, cpu = (figure * batch_size / pages for figure in fastest)
         return Consumer(seconds, cpu)
+
+
+def find_device(accelerator: str) -> torch.device:
+    """Where the trainer of the config would put the model."""
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        return torch.device("cuda")
+    if accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def wait_for(device: torch.device) -> None:
+    """Return when a device has done everything that was queued on it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _precision(name: str, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
+    bits = name.split("-")[0]
+    if bits == "32":
+        return nullcontext
+    if bits not in _HALVES:
+        raise ConfigError(f"trainer.precision={name} cannot be measured. Set 32-true, bf16-mixed or 16-mixed")
+    return lambda: torch.autocast(device.type, _HALVES[bits])
 
 
 def _time(call: Callable[[], object]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""How busy others keep the machine while something is measured on it."""
+"""How much of the CPU other processes use while something is measured."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from contextlib import suppress
 
 from ocr.system import usable_cores
 
+BUSY = 0.1
+"""Share of the cores that other processes may use before a warning is shown."""
 
-class Others:
-    """From when it is made: the share of the machine's cores that went to processes other than this and its own."""
+
+class CpuOfOthers:
+    """Share of the machine's cores used, since it was made, by processes other than this one and its children."""
 
     def __init__(self) -> None:
         self._start, self._before = time.monotonic(), _cpu_seconds()
 
     def share(self) -> float | None:
-        """So far; None where the system does not tell."""
+        """So far; None if the system does not report it."""
         now, spent = _cpu_seconds(), time.monotonic() - self._start
         if now is None or self._before is None:
             return None
@@ -27,10 +30,17 @@ class Others:
 
 
 def _cpu_seconds() -> tuple[float, float] | None:
-    """What all cores computed, for everybody and for this process and the children it has seen end."""
+    """CPU seconds of all processes, and of this one with the children that have ended."""
     own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     with suppress(OSError, ValueError), open("/proc/stat", encoding="ascii") as lines:
         user, nice, system, _idle, _wait, *interrupts = map(int, next(lines).split()[1:])
         ticks = user + nice + system + sum(interrupts[:2])
         return ticks / os.sysconf("SC_CLK_TCK"), sum(usage.ru_utime + usage.ru_stime for usage in own)
     return None
+
+
+def warning(share: float | None) -> str:
+    """What to tell the user; empty if other processes hardly used the cores."""
+    if share is None or share <= BUSY:
+        return ""
+    return f"other processes used {share:.0%} of the cores: measure again when they have ended"

@@ -1,4 +1,4 @@
-"""Memory of this process and its workers, what they share counted once."""
+"""Memory of this process and its workers; what they share is counted once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Self
 
 LOOK_SECONDS = 0.2
-"""A look at a process with 1 GB takes some 5 ms of a core."""
+"""Measuring a process with 1 GB takes about 5 ms of a core."""
 
 
 def memory_bytes() -> int:
-    """Proportional set size of this process and all below it; where the system does not tell, the most it ever was."""
+    """Proportional set size of this process and its descendants; its peak so far if the system does not report that."""
     sizes = [_pss_bytes(process) for process in _processes(os.getpid())]
     if sizes[0] is None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -31,7 +31,7 @@ def _pss_bytes(process: int) -> int | None:
 
 
 def _processes(process: int) -> list[int]:
-    """A process and all below it."""
+    """A process and its descendants."""
     found, threads = [process], f"/proc/{process}/task"
     with suppress(OSError):
         for thread in os.listdir(threads):
@@ -41,14 +41,14 @@ def _processes(process: int) -> list[int]:
 
 
 def release_memory() -> None:
-    """Give what was freed back to the system, so that growth is that of what comes next."""
+    """Return freed memory to the system, so that only new memory counts as growth."""
     gc.collect()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class MemoryWatch:
-    """The most memory of a block beyond what was in use before it, looked at now and then by a thread."""
+    """The peak memory of a block beyond what was in use before it, sampled by a thread."""
 
     def __init__(self) -> None:
         self.growth_bytes = 0
@@ -56,7 +56,7 @@ class MemoryWatch:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def look(self) -> None:
-        """Now, too."""
+        """Sample once, now."""
         self.growth_bytes = max(self.growth_bytes, memory_bytes() - self._before)
 
     def __enter__(self) -> Self:
@@ -71,7 +71,7 @@ class MemoryWatch:
         self.stop()
 
     def stop(self) -> None:
-        """No more looks by the thread."""
+        """Stop the thread."""
         self._ended.set()
         self._thread.join()
 

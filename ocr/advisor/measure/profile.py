@@ -1,4 +1,4 @@
-"""Profile: what every stage of the data path takes by itself, on real pages, and which of them is the slowest."""
+"""Profile: what every stage of the data path takes by itself on real pages, and which is the slowest."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from omegaconf import DictConfig
 
-from ocr.advisor.catalogue import NOTHING_KEPT
-from ocr.advisor.measure.data_path import DataPath, find_device
-from ocr.advisor.measure.model_profile import Model
-from ocr.advisor.measure.stage_timing import DATA_KINDS, Clock, Figures, Step, one_opencv_thread
-from ocr.advisor.report.number_format import in_percent
-from ocr.datasets.build import build_dataset
-from ocr.errors import ConfigError, DataError
+from ocr.advisor.measure.data_path import DataPath
+from ocr.advisor.measure.model_profile import profile_model
+from ocr.advisor.measure.model_step import ModelStep, find_device, wait_for
+from ocr.advisor.measure.pages import open_uncached, spread
+from ocr.advisor.measure.stage_timing import DATA_KINDS, Clock, StageTimes, Step, one_opencv_thread
+from ocr.datasets.page_dataset import PageDataset
+from ocr.errors import DataError
 
 WHOLE = {"with polygons": True, "without polygons": False}
 Compose = Callable[[Sequence[str]], DictConfig]
@@ -24,62 +23,62 @@ Tick = Callable[[str], None]
 """Called before each piece of work, with what it is."""
 
 
-class Settings(NamedTuple):
+class ProfileSettings(NamedTuple):
     """How much is measured."""
 
     split: str = "train"
     pages: int = 32
     repeats: int = 6
-    """Every page goes its path so often, each time in another epoch: random stages draw anew."""
+    """How often every page is made, each time in another epoch with other random numbers."""
     sizes: tuple[int, ...] = ()
     with_model: bool = False
 
     @property
     def rounds(self) -> int:
-        """How often `tick` is called: to warm up and to measure, and once each for every size and the model."""
+        """How often `tick` is called: for the warm-up, every repeat, every size, and the model."""
         return 1 + self.repeats + len(self.sizes) + self.with_model
 
 
 class Profile(NamedTuple):
     """What was measured."""
 
-    place: str
+    location: str
     pages: int
-    stages: list[Figures]
-    whole: dict[str, Figures]
-    sizes: dict[int, list[Figures]]
+    stages: list[StageTimes]
+    whole: dict[str, StageTimes]
+    sizes: dict[int, list[StageTimes]]
 
     @property
-    def slowest(self) -> Figures:
-        """The stage of the data path that takes the longest."""
+    def slowest(self) -> StageTimes:
+        """The stage of the data path that takes longest."""
         return max(self.data_stages, key=lambda stage: stage.mean_ms)
 
     @property
-    def data_stages(self) -> list[Figures]:
-        """Those in front of the model."""
+    def data_stages(self) -> list[StageTimes]:
+        """The stages before the model."""
         return [stage for stage in self.stages if stage.kind in DATA_KINDS]
 
     @property
     def total_ms(self) -> float:
-        """Of the data path, for a page, in one thread."""
+        """Of the data path, per page, in one thread."""
         return sum(stage.mean_ms for stage in self.data_stages)
 
     @property
     def sentence(self) -> str:
-        """What to know of the slowest stage."""
+        """What matters about the slowest stage."""
         stage, total = self.slowest, self.total_ms
         said = (
-            f"{stage.name} takes {in_percent(stage.share)} of the data path: {stage.mean_ms:.2f} of {total:.2f} ms a "
-            f"page in one thread. Without it, a thread would make {1e3 / (total - stage.mean_ms):.0f} pages/s instead "
-            f"of {1e3 / total:.0f}."
+            f"{stage.name} takes {stage.mean_ms / total:.0%} of the data path: {stage.mean_ms:.2f} of {total:.2f} ms "
+            f"per page in one thread. Without it, a thread would make {1e3 / (total - stage.mean_ms):.0f} pages/s "
+            f"instead of {1e3 / total:.0f}."
         )
         if stage.idle_ms > stage.mean_ms / 2:
-            return f"{said} Most of its time it waits, and computes nothing: more workers hide that."
+            return f"{said} Most of that time it waits and does not compute: more workers hide it."
         return said
 
     @property
     def queued(self) -> float:
-        """Share of the time that this thread waited for a core which others had."""
+        """Share of the time that this thread waited for a core used by other processes."""
         return sum(stage.queued_ms for stage in self.data_stages) / self.total_ms
 
     def to_figures(self) -> dict[str, Any]:
@@ -100,14 +99,12 @@ class Profile(NamedTuple):
         }
 
 
-def profile(
-    compose: Callable[[Sequence[str]], DictConfig], settings: Settings, tick: Tick = lambda what: None
-) -> Profile:
-    """Measure a split of a config; `compose` gives it, with some overrides more."""
+def profile(compose: Compose, settings: ProfileSettings, tick: Tick = lambda what: None) -> Profile:
+    """Measure a split of a config; `compose` returns the config with additional overrides."""
     config = compose(())
-    dataset, device = _open(config, settings.split), find_device(config.trainer.accelerator)
+    dataset, device = open_uncached(config, settings.split), find_device(config.trainer.accelerator)
     engine = str(config.data.engine)
-    model = Model(config, device) if settings.with_model else None
+    model = ModelStep(config, device, training=True) if settings.with_model else None
     with one_opencv_thread():
         tick("warming up")
         batches = _warm_up(dataset, device, engine, _batch_size(config, settings), settings.pages)
@@ -115,30 +112,30 @@ def profile(
         sizes = {}
         for size in settings.sizes:
             tick(f"size {size}")
-            other = _open(compose([f"transforms.size={size}"]), settings.split)
+            other = open_uncached(compose([f"transforms.size={size}"]), settings.split)
             sizes[size] = measure_stages(other, device, engine, batches, max(1, settings.repeats // 2), whole=False)[0]
     if model is not None:
         tick("model")
         path = DataPath(dataset, device, engine)
-        stages += model.measure([path.run_batch(batch, 0) for batch in batches[:2]])
+        stages += profile_model(model, [path.run_batch(batch, 0) for batch in batches[:2]])
     return Profile(str(dataset.source.location), sum(map(len, batches)), stages, whole, sizes)
 
 
 def measure_stages(
-    dataset: Any,
+    dataset: PageDataset,
     device: torch.device,
     engine: str,
     batches: Sequence[Sequence[int]],
     repeats: int,
     tick: Tick = lambda what: None,
     whole: bool = True,
-) -> tuple[list[Figures], dict[str, Figures]]:
-    """Every stage by itself, and in turns with it the whole path with and without polygons."""
+) -> tuple[list[StageTimes], dict[str, StageTimes]]:
+    """Every stage by itself, alternating with the whole path with and without polygons."""
     apart, together = DataPath(dataset, device, engine), DataPath(dataset, device, engine, take_apart=False)
-    wait = torch.cuda.synchronize if device.type == "cuda" else None
+    wait = partial(wait_for, device)
     clock, wholes = Clock(wait=wait), {name: Clock(wait=wait) for name in WHOLE if whole}
     for path in (apart, together):
-        path.run_batch(batches[0], 0)  # Batches are written into the memory of earlier ones.
+        path.run_batch(batches[0], 0)  # Later batches reuse the memory of this one.
     for epoch in range(repeats):
         tick(f"epoch {epoch + 1} of {repeats}")
         for batch in batches:
@@ -146,31 +143,17 @@ def measure_stages(
             for name, one in wholes.items():
                 run = partial(together.run_batch, with_polygons=WHOLE[name])
                 one.measure(Step("whole", name, "whole", run), batch, epoch, pages=len(batch))
-    return clock.figures(), {name: one.figures()[0] for name, one in wholes.items()}
+    return clock.stage_times(), {name: one.stage_times()[0] for name, one in wholes.items()}
 
 
-def _open(config: DictConfig, split: str) -> Any:
-    """The dataset, with nothing kept: every stage is to be run."""
-    node = (config.get("datasets") or {}).get(f"{split}_dataset")
-    if node is not None:
-        node.update({name: value for name, value in NOTHING_KEPT.items() if name in node})
-    dataset = build_dataset(config, split)
-    if not hasattr(dataset, "source") or hasattr(dataset, "handles"):
-        raise ConfigError(
-            f"datasets.{split}_dataset has no pages that can be read one by one. Give shards with their index, as "
-            "`ocr convert` writes them, or a folder: data=base"
-        )
-    return dataset
-
-
-def _batch_size(config: DictConfig, settings: Settings) -> int:
+def _batch_size(config: DictConfig, settings: ProfileSettings) -> int:
     return min(int(config.dataloaders[f"{settings.split}_dataloader"].batch_size), settings.pages)
 
 
-def _warm_up(dataset: Any, device: torch.device, engine: str, batch_size: int, count: int) -> list[list[int]]:
-    """Batches of pages from all over the split, each read and made once: files are in memory, kernels compiled."""
+def _warm_up(dataset: PageDataset, device: torch.device, engine: str, batch_size: int, count: int) -> list[list[int]]:
+    """Batches of pages from all over the split, each made once: files are in memory, kernels are compiled."""
     path, readable = DataPath(dataset, device, engine), []
-    for index in np.unique(np.linspace(0, len(dataset) - 1, min(count, len(dataset))).astype(int)).tolist():
+    for index in spread(len(dataset), count):
         try:
             path.run_batch([index], 0)
             readable.append(index)
@@ -178,5 +161,5 @@ def _warm_up(dataset: Any, device: torch.device, engine: str, batch_size: int, c
             if dataset.on_bad_sample == "raise":
                 raise
     if not readable:
-        raise DataError(f"{dataset.source.location}: none of {count} pages can be read. Look at them with `ocr doctor`")
+        raise DataError(f"{dataset.source.location}: none of {count} pages can be read. Examine them with `ocr doctor`")
     return [readable[first : first + batch_size] for first in range(0, len(readable), batch_size)]

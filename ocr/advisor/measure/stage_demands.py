@@ -1,4 +1,4 @@
-"""What every stage asks for on this machine: seconds and CPU of a page, and whether two workers can do it at once."""
+"""What every stage needs per page on this machine: seconds, CPU seconds, and whether workers can run it at once."""
 
 from __future__ import annotations
 
@@ -10,41 +10,43 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from ocr.advisor.measure.data_path import DataPath
 from ocr.advisor.measure.stage_timing import Step, run_named
 from ocr.advisor.model.queueing import DISK, GIL, Demand
+from ocr.datasets.page_dataset import PageDataset
 from ocr.pipeline.cut import Cut
 
 SHORT_SECONDS = 0.0002
-"""A stage that takes less is not worth the start of two threads, and holds up nobody."""
+"""A shorter stage is not run in several threads: starting them takes as long, and it is no bottleneck."""
 MOSTLY = 0.75
-"""A stage that is on a core for more of its time than this does nothing else."""
+"""A stage that is on a core for a larger share of its time counts as computing all the time."""
 IDLE_FROM = 1.25
-"""A thread that is away from its core for longer than others that only compute is waiting for something else."""
+"""A thread that is off its core this many times as long as one that only computes waits for something else."""
 SERIAL_RATIO = 1.5
-"""Two that wait take so many times as long as one: they wait for each other."""
+"""If two waiting threads take this many times as long as one, they wait for each other."""
 HELD_CALLS, HELD_SECONDS, NAP_SECONDS = 3, 0.08, 0.0005
 HELD_FROM = 0.4
-"""A stage that holds the interpreter for less of its time does not hold up two workers."""
+"""A stage that holds the GIL for a smaller share of its time does not slow two workers down."""
 _BURNT = bytes(32 << 20)
 
 
 class Measured(NamedTuple):
-    """What a page asks for, and how long computing takes on cores that others use too, for each second of the CPU."""
+    """What a page needs, and the seconds that one CPU second takes on cores that other processes use too."""
 
     demands: tuple[Demand, ...]
     core_seconds: float
 
     def busy(self, seconds: float, cpu_seconds: float) -> float:
-        """The part of some seconds in which a core was needed: had, or waited for."""
+        """The seconds in which a core was used or waited for."""
         return min(seconds, cpu_seconds * self.core_seconds)
 
 
-def measure_demands(dataset: Any, indices: Sequence[int], workers: int, cores: int, epochs: int = 2) -> Measured:
-    """Demands of all stages, from these pages; the first passes warm up files and compiled kernels."""
+def measure_demands(
+    dataset: PageDataset, indices: Sequence[int], workers: int, cores: int, epochs: int = 2
+) -> Measured:
+    """Demands of all stages on these pages; a first pass reads the files and compiles kernels."""
     path = DataPath(dataset, torch.device("cpu"))
     at_once = max(2, min(workers, cores)) if cores > 1 else 2
     with ThreadPoolExecutor(at_once) as pool:
@@ -56,26 +58,26 @@ def measure_demands(dataset: Any, indices: Sequence[int], workers: int, cores: i
         return clock.demands(contended=workers > 1)
 
 
-def spared_kinds(cut: Cut) -> frozenset[str]:
-    """The parts of the path that pages of a cache have behind them."""
+def cached_kinds(cut: Cut) -> frozenset[str]:
+    """The parts of the path that a page from the cache skips."""
     return frozenset([*("source", "fixed") * cut.page, *["targets"] * cut.maps])
 
 
 class _ScalingClock:
-    """Calls each stage once, and then in several threads at once."""
+    """Calls each stage once, then in several threads at the same time."""
 
     def __init__(self, pool: ThreadPoolExecutor, at_once: int) -> None:
         self._pool, self._at_once = pool, at_once
         self._alone: dict[str, list[tuple[float, float]]] = {}
         self._kinds: dict[str, str] = {}
         self._together: dict[str, list[float]] = {}
-        """Seconds of several at once, in seconds of one alone."""
+        """Seconds of several threads at once, divided by the seconds of one alone."""
         self._held: dict[str, list[float]] = {}
-        """Share of the time in which nobody else got the interpreter."""
+        """Share of the time in which no other thread got the GIL."""
         self._core_seconds: list[float] = []
 
     def refer(self) -> None:
-        """How it goes with work that never waits for other threads: what is left of the cores just now."""
+        """Measure work that never waits for other threads: how much of the cores is available now."""
         for _ in range(3):
             seconds, cpu = _time(_burn)
             self._core_seconds.append(seconds / cpu)
@@ -83,7 +85,7 @@ class _ScalingClock:
                 self._held.setdefault(name, []).append(self._held_share(burn))
 
     def measure(self, step: Step, *arguments: Any, pages: int = 1) -> Any:
-        """Call a stage, and note what it takes alone and together with others."""
+        """Call a stage, and record what it takes alone and in several threads."""
         result: Any = None
 
         def call() -> None:
@@ -102,7 +104,7 @@ class _ScalingClock:
         return result
 
     def _run_together(self, call: Callable[[], object]) -> float:
-        """Seconds until all are done who began at once."""
+        """Seconds until all threads that start together are done."""
         gate = threading.Barrier(self._at_once + 1)
 
         def run() -> float:
@@ -116,7 +118,7 @@ class _ScalingClock:
         return max(future.result() for future in running) - begin
 
     def _held_share(self, call: Callable[[], object]) -> float:
-        """Ask for the interpreter again and again while another thread is in the stage: how long it takes to get it."""
+        """Ask for the GIL repeatedly while another thread runs the stage: the share of time spent waiting for it."""
         end = time.perf_counter() + HELD_SECONDS
 
         def run() -> None:
@@ -134,8 +136,8 @@ class _ScalingClock:
         return waited / (asked - begin)
 
     def demands(self, contended: bool) -> Measured:
-        """One of each stage, in the order of the path."""
-        # A stage may lose its core somewhat more often than the reference, and is no idler for that.
+        """One demand per stage, in the order of the path."""
+        # A stage may lose its core a little more often than the reference without waiting for anything.
         core_seconds = max(1.0, median(self._core_seconds)) * IDLE_FROM
         return Measured(tuple(self._demand(name, core_seconds, contended) for name in self._alone), core_seconds)
 
@@ -146,17 +148,17 @@ class _ScalingClock:
             busy = seconds
         together = self._together.get(name, [])
         computes = busy > seconds / 2
-        serial = self._interpreter_share(name) if computes else _waiting_share(together, self._at_once)
+        serial = self._gil_share(name) if computes else _waiting_share(together, self._at_once)
         if serial:
             resource = GIL if computes else DISK
             return Demand(name, seconds, busy, seconds * serial, resource, kind=self._kinds[name])
-        # Others on the memory bus, or on the same core, make everybody slower who computes.
+        # Threads that share the memory bus or a core slow each other down.
         factor = max(1.0, median(together)) if contended and together else 1.0
         slowed = busy * factor + (seconds - busy)
         return Demand(name, slowed, busy * factor, contention=slowed / max(1e-9, seconds), kind=self._kinds[name])
 
-    def _interpreter_share(self, name: str) -> float:
-        """How much of a stage holds the interpreter: beyond what one waits for a core anyway."""
+    def _gil_share(self, name: str) -> float:
+        """Share of a stage that holds the GIL, beyond the time that any thread waits for a core."""
         if not self._held.get(name):
             return 0.0
         here, free, held = (median(self._held[one]) for one in (name, "free", "held"))
@@ -165,7 +167,7 @@ class _ScalingClock:
 
 
 def _waiting_share(together: Sequence[float], at_once: int) -> float:
-    """How much of a stage that waits can only be waited for one at a time."""
+    """Share of a waiting stage in which only one thread at a time can wait."""
     if not together:
         return 0.0
     ratio = sorted(together)[len(together) // 4]
@@ -179,24 +181,10 @@ def _time(call: Callable[[], object]) -> tuple[float, float]:
 
 
 def _burn() -> None:
-    """As long as a large page takes, without the interpreter."""
+    """Compute for as long as a large page takes, without the GIL."""
     hashlib.sha256(_BURNT).digest()
 
 
 def _burn_in_python() -> None:
-    """The same, with the interpreter."""
+    """Compute with the GIL."""
     sum(range(100_000))
-
-
-def choose_pages(dataset: Any, count: int) -> list[int]:
-    """Pages of all sizes, in proportion: every n-th by the bytes of its file."""
-    sizes = [(size_of(dataset, index), index) for index in range(len(dataset))]
-    places = np.unique(np.linspace(0, len(sizes) - 1, min(count, len(sizes))).round().astype(int))
-    ordered = sorted(sizes)
-    return [ordered[place][1] for place in places]
-
-
-def size_of(dataset: Any, index: int) -> int:
-    """Bytes of a page's file; 0 where it is gone."""
-    signature = dataset.source.signature(index)
-    return signature.size if signature else 0

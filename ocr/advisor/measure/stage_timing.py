@@ -1,4 +1,4 @@
-"""What calls of the same stage take: time, CPU, page faults, bytes; all of one page, however many a call is about."""
+"""What the calls of a stage take per page: time, CPU, page faults and bytes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ocr.errors import GlyphFeedError, StageError
 from ocr.pipeline.sample import Sample
 
 DATA_KINDS = ("source", "fixed", "random", "targets", "batch", "device")
-"""What is between the disk and the model; shares are of their sum."""
+"""Between the disk and the model; shares are of their sum."""
 _FAULTS_OF = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 
 
 class Step(NamedTuple):
-    """One stage of the path, under the name that its row has."""
+    """One stage of the path, under the name that it has in tables."""
 
     name: str
     label: str
@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One call, divided by the pages it was about."""
+    """One call, divided by the number of pages it processed."""
 
     seconds: float
     cpu_seconds: float
@@ -42,8 +42,8 @@ class Call(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """All calls of one stage, for a page."""
+class StageTimes:
+    """All calls of one stage, per page."""
 
     name: str
     label: str
@@ -54,10 +54,10 @@ class Figures:
     min_ms: float
     max_ms: float
     share: float | None
-    """Of the data path; None beyond it."""
+    """Of the data path; None for the model, boxes and scores."""
     cpu_ms: float
     queued_ms: float
-    """Ready to run, while others had the cores: no fault of the stage."""
+    """Ready to run, but waiting for a core: other processes, not the stage, took this time."""
     bytes_out: float
     page_faults: float
     major_page_faults: float
@@ -67,8 +67,8 @@ class Figures:
         return asdict(self)
 
     @classmethod
-    def of(cls, step: Step, calls: list[Call], share: float | None = None) -> Figures:
-        """Sum up; random stages count as they came, the calls that left their page alone included."""
+    def of(cls, step: Step, calls: list[Call], share: float | None = None) -> StageTimes:
+        """Summarise all calls, including those in which a random stage left its page unchanged."""
         times = [1e3 * call.seconds for call in calls]
         means = [fmean(values) for values in zip(*calls, strict=True)]
         _, cpu, queued, minor, major, size = means
@@ -78,26 +78,26 @@ class Figures:
 
     @property
     def idle_ms(self) -> float:
-        """Neither computing nor ready to: waiting for a disk, or asleep."""
+        """Neither computing nor ready to: waiting for a disk, or sleeping."""
         return max(0.0, self.mean_ms - self.cpu_ms - self.queued_ms)
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The times alone."""
+        """The times only."""
         kept = ("calls", "mean_ms", "std_ms", "min_ms", "max_ms", "cpu_ms", "queued_ms")
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name in kept}
 
 
 class Clock:
-    """Measures calls, one after the other, in the thread that makes them."""
+    """Measures calls one by one, in the thread that makes them."""
 
     def __init__(self, cpu_clock: Callable[[], float] = time.thread_time, wait: Callable[[], object] | None = None):
-        """`wait` returns when a device has done all that it was given; `cpu_clock` may count all threads instead."""
+        """`wait` returns when the device has no work left; `cpu_clock` may count one thread or all of them."""
         self._cpu_clock, self._wait = cpu_clock, wait
         self._calls: dict[str, tuple[Step, list[Call]]] = {}
 
     def measure(self, step: Step, *arguments: Any, pages: int = 1) -> Any:
-        """Call a stage, and note what it took."""
+        """Call a stage, and record what it took."""
         if self._wait:
             self._wait()
         usage, queued, cpu, start = _usage(), queued_seconds(), self._cpu_clock(), time.perf_counter()
@@ -112,13 +112,13 @@ class Clock:
         calls.append(Call(*(figure / pages for figure in spent)))
         return result
 
-    def figures(self) -> list[Figures]:
-        """A row a stage, in the order in which they were first called."""
+    def stage_times(self) -> list[StageTimes]:
+        """One entry per stage, in the order of their first calls."""
         means = {name: fmean(call.seconds for call in calls) for name, (_, calls) in self._calls.items()}
         in_data = {name for name, (step, _) in self._calls.items() if step.kind in DATA_KINDS}
         total = sum(means[name] for name in in_data)
         return [
-            Figures.of(step, calls, means[name] / total if name in in_data else None)
+            StageTimes.of(step, calls, means[name] / total if name in in_data else None)
             for name, (step, calls) in self._calls.items()
         ]
 
@@ -129,7 +129,7 @@ def _usage() -> tuple[int, int]:
 
 
 def queued_seconds() -> float:
-    """How long this thread was ready to run, so far, and had no core; 0 where the system does not tell."""
+    """How long this thread has waited for a core so far; 0 if the system does not report it."""
     try:
         descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
     except OSError:
@@ -141,7 +141,7 @@ def queued_seconds() -> float:
 
 
 def run_named(step: Step, *arguments: Any, pages: int = 1) -> Any:
-    """Call a stage without measuring; an error of its own gets its name."""
+    """Call a stage without measuring it; an unexpected error is raised as a StageError with the stage's name."""
     try:
         return step.run(*arguments)
     except (GlyphFeedError, MemoryError):
@@ -152,7 +152,7 @@ def run_named(step: Step, *arguments: Any, pages: int = 1) -> Any:
 
 
 def bytes_of(result: Any) -> int:
-    """Bytes of all arrays, tensors and encoded pages in what a stage gave."""
+    """Bytes of all arrays, tensors and encoded pages in the output of a stage."""
     if isinstance(result, Sample):
         polygons = result.polygons
         parts: Any = (result.encoded, result.image, result.maps, polygons.vertices, polygons.offsets, polygons.ignore)
@@ -166,7 +166,7 @@ def bytes_of(result: Any) -> int:
 
 @contextmanager
 def one_opencv_thread() -> Iterator[None]:
-    """OpenCV's own threads would do a part of the work that no thread's CPU clock counts."""
+    """Keep OpenCV from starting threads, whose CPU time would not be counted."""
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     try:

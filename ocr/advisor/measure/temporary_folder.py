@@ -1,4 +1,4 @@
-"""A folder for what is measured: caches, maps and shards that are gone afterwards."""
+"""A folder for the caches, maps and shards of a measurement, removed afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = "bench-"
 
 @contextmanager
 def temporary_folder(where: Path) -> Iterator[Path]:
-    """A folder that is gone afterwards, whatever happens; those of commands that were killed go now."""
+    """A folder that is removed at the end, also after an error; folders of killed commands are removed at the start."""
     where.mkdir(parents=True, exist_ok=True)
     for left in where.glob(f"{PREFIX}*-*"):
         owner = left.name.removeprefix(PREFIX).split("-")[0]

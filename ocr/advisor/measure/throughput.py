@@ -1,19 +1,20 @@
-"""How fast this machine copies memory and reads the files of a dataset that are not in memory yet."""
+"""How fast this machine copies memory, and reads files of a dataset that are not in memory yet."""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 import numpy as np
 
+from ocr.datasets.page_dataset import PageDataset
+
 COPIED_BYTES = 64 << 20
-MOST_FILES = 64
+MAX_FILES = 64
 
 
-def measure_rates(dataset: Any) -> dict[str, float]:
-    """Bytes a second of the disk and of memory."""
+def measure_throughput(dataset: PageDataset) -> dict[str, float]:
+    """Bytes per second of the disk and of memory."""
     source = np.ones(COPIED_BYTES, dtype=np.uint8)
     target = np.ones_like(source)
     copies = []
@@ -21,14 +22,14 @@ def measure_rates(dataset: Any) -> dict[str, float]:
         begin = time.perf_counter()
         np.copyto(target, source)
         copies.append(time.perf_counter() - begin)
-    return {"copy_bytes_per_s": COPIED_BYTES / min(copies), "disk_bytes_per_s": _disk_rate(dataset)}
+    return {"copy_bytes_per_s": COPIED_BYTES / min(copies), "disk_bytes_per_s": _disk_bytes_per_s(dataset)}
 
 
-def _disk_rate(dataset: Any) -> float:
-    """Some files, dropped from memory before they are read; 0 where they are not files."""
+def _disk_bytes_per_s(dataset: PageDataset) -> float:
+    """Of some files, dropped from the page cache before they are read; 0 if pages are not files."""
     total, seconds = 0, 0.0
     source = dataset.source
-    for index in range(min(MOST_FILES, len(source))):
+    for index in range(min(MAX_FILES, len(source))):
         try:
             descriptor = os.open(source.entry(index).path, os.O_RDONLY)
         except OSError:

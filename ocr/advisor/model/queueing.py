@@ -1,13 +1,14 @@
-"""The pipeline as queueing stages: what each resource needs for a batch, and so how long an epoch takes.
+"""The pipeline as a queueing model: what each resource needs per batch, and from that how long an epoch takes.
 
-For a batch, with D = demand of a page times the pages of a batch:
+Per batch, each resource needs
 
-    workers   sum of the seconds that a page is in a worker / workers
-    cores     (sum of CPU seconds of loading + CPU seconds of the step) / cores
-    one at a time   seconds in a resource that only one can have: the interpreter's lock, a disk
-    model     seconds of the step
+    workers    seconds that its pages spend in a worker / workers
+    cores      (CPU seconds of loading + CPU seconds of the step) / cores
+    GIL, disk  seconds in a resource that only one worker can use at a time
+    model      seconds of the step
 
-Loading and the step overlap, so a batch takes as long as the largest of these, and the first batch its loading besides.
+Loading and the step overlap, so a batch takes as long as the largest of these; the first batch also waits for its
+loading.
 """
 
 from __future__ import annotations
@@ -16,31 +17,31 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil
 
-GIL, DISK = "the interpreter's lock", "the disk"
+GIL, DISK = "the GIL", "the disk"
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one stage asks for, for one page."""
+    """What one stage needs per page."""
 
     name: str
     seconds: float
-    """In a worker, while as many work as are to work."""
+    """In a worker, while all workers are busy."""
     cpu_seconds: float
-    """Of these, the seconds in which it has a core, or waits for one."""
+    """The part of `seconds` in which it uses a core, or waits for one."""
     serial_seconds: float = 0.0
-    """Of these, the seconds in which no other worker can do the same."""
+    """The part of `seconds` in which no other worker can run the same stage."""
     resource: str = ""
-    """What it is that only one can have."""
+    """What only one worker at a time can use: GIL or DISK."""
     contention: float = 1.0
-    """How many times as long it takes as with one worker alone."""
+    """How many times as long it takes as with a single worker."""
     kind: str = ""
-    """Which part of the path it is: source, fixed, random, targets, batch or device."""
+    """The part of the path: source, fixed, random, targets, batch or device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """What takes the batches: seconds of a step, and of the CPU for it."""
+    """What takes the batches: seconds and CPU seconds of a step."""
 
     step_seconds: float = 0.0
     step_cpu_seconds: float = 0.0
@@ -58,19 +59,19 @@ class Pipeline:
     cores: int
     processes: bool = False
     start_seconds: float = 0.0
-    """Of an epoch, before anything is made."""
+    """Per epoch, before the first page is made."""
 
     @property
     def steps(self) -> int:
-        """Of an epoch; the last may have fewer pages, and still is a step."""
+        """Per epoch; a last batch with fewer pages is a step too."""
         return ceil(self.pages / self.batch_size)
 
     def without(self, name: str) -> Pipeline:
-        """The same, where one stage takes nothing."""
+        """The same pipeline without one stage."""
         return replace(self, demands=tuple(demand for demand in self.demands if demand.name != name))
 
     def limits(self) -> dict[str, float]:
-        """Seconds that each resource needs for a batch."""
+        """Seconds that each resource needs per batch."""
         size, consumer = self.batch_size, self.consumer
         in_worker = size * sum(
             demand.seconds / (demand.contention if self.workers < 2 else 1.0) for demand in self.demands
@@ -85,13 +86,13 @@ class Pipeline:
             limits["workers"] = in_worker
         for resource in {demand.resource for demand in self.demands if demand.serial_seconds}:
             serial = size * sum(demand.serial_seconds for demand in self.demands if demand.resource == resource)
-            # Every process has an interpreter of its own; a disk they share.
+            # Every process has its own GIL; they share the disk.
             shares = max(1, self.workers) if self.processes and resource == GIL else 1
             limits[resource] = serial / shares
         return limits
 
     def predict(self) -> Prediction:
-        """How an epoch goes."""
+        """Predict an epoch."""
         limits = self.limits()
         step = limits["model"]
         loading = max(seconds for name, seconds in limits.items() if name != "model")
@@ -99,7 +100,7 @@ class Pipeline:
         if not self.workers:
             seconds, waiting = made + steps, made
         else:
-            # The first batch is waited for, and the last step has nothing to overlap with.
+            # The model waits for the first batch, and the last step overlaps with nothing.
             seconds = max(made + min(step, loading), steps + min(step, loading))
             waiting = max(loading, seconds - steps)
         total = self.start_seconds + seconds
@@ -109,21 +110,21 @@ class Pipeline:
 
     def _bottleneck(self, limits: dict[str, float]) -> str:
         largest = max(limits, key=lambda name: limits[name])
-        # As many workers as cores, all of them computing: more of them would not help.
+        # If the workers keep the cores busy, more workers would not help.
         is_tie = largest == "workers" and limits.get("cores", 0.0) > 0.85 * limits[largest]
         return "cores" if is_tie else largest
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the model says of an epoch."""
+    """What the model predicts for an epoch."""
 
     limits: dict[str, float]
     bottleneck: str
-    """The resource: model, workers, cores, or what only one can have."""
+    """The slowest resource: model, workers, cores, GIL or DISK."""
     epoch_seconds: float
     wait_share: float
-    """Of the epoch, in which the model waits for data."""
+    """Share of the epoch in which the model waits for data."""
     pipeline: Pipeline
 
     @property
@@ -132,7 +133,7 @@ class Prediction:
 
     @property
     def stage(self) -> str:
-        """The stage that asks most of the bottleneck; empty where it is the model."""
+        """The stage that uses the bottleneck most; empty if that is the model."""
         if self.bottleneck == "model":
             return ""
         serial = [demand for demand in self.pipeline.demands if demand.resource == self.bottleneck]
@@ -141,31 +142,30 @@ class Prediction:
         return max(among, key=lambda demand: float(getattr(demand, key))).name if among else ""
 
     def sentence(self) -> str:
-        """What holds the pipeline up, in words."""
+        """The bottleneck in words."""
         pipeline = self.pipeline
         if self.bottleneck == "model":
             return (
-                f"The model is the bottleneck: a step takes {1e3 * self.limits['model']:.0f} ms and its batch "
-                f"{1e3 * self.loading_seconds:.0f} ms, made meanwhile."
+                f"The model is the bottleneck: a step takes {1e3 * self.limits['model']:.0f} ms, loading "
+                f"the next batch at the same time {1e3 * self.loading_seconds:.0f} ms."
             )
         if self.bottleneck == "workers" and not pipeline.workers:
-            return f"Nothing overlaps: with num_workers=0 the step waits for every batch, longest for {self.stage}."
+            return f"Nothing overlaps: with num_workers=0 the model waits for every batch, mostly for {self.stage}."
         if self.bottleneck == "workers":
-            return (
-                f"The {pipeline.workers} workers are the bottleneck: each is busy or waiting, longest in {self.stage}."
-            )
+            workers = "worker is" if pipeline.workers == 1 else f"{pipeline.workers} workers are"
+            return f"The {workers} the bottleneck, and {self.stage} takes most of their time."
         if self.bottleneck == "cores":
-            return f"The {pipeline.cores} cores are the bottleneck, and {self.stage} takes most of them."
-        return f"{self.bottleneck.capitalize()} is the bottleneck: {self.stage} holds it, one worker at a time."
+            return f"The {pipeline.cores} cores are the bottleneck, and {self.stage} takes most of their time."
+        return f"T{self.bottleneck.removeprefix('t')} is the bottleneck: {self.stage} uses it, one worker at a time."
 
     @property
     def loading_seconds(self) -> float:
-        """Of a batch, while the step goes on."""
+        """Per batch, while a step runs."""
         return max(seconds for name, seconds in self.limits.items() if name != "model")
 
 
 def scaled(demands: Iterable[Demand], factor: float) -> tuple[Demand, ...]:
-    """The same stages, so many times as expensive."""
+    """The same stages, `factor` times as expensive."""
     return tuple(
         replace(
             demand,

@@ -1,4 +1,4 @@
-"""The charts of the report: which figures of a result are drawn, and what they are called."""
+"""The charts of the report: which figures of a result are drawn, and how they are named."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ocr.advisor.report.number_format import in_digits, in_percent, in_seconds, in_times, number, part, rows, words
-from ocr.advisor.report.svg_chart import Chart, Mark, Row, time_axis
+from ocr.advisor.report.number_format import in_digits, in_percent, in_seconds, in_times
+from ocr.advisor.report.result_fields import number, objects, part, words
+from ocr.advisor.report.svg_chart import Chart, ChartRow, Mark, time_axis
 
 Found = Mapping[str, Any]
 
@@ -28,32 +29,32 @@ KIND_MEANINGS = {
     "c3": "targets, batch, device",
 }
 MODEL_KINDS = ("model", "boxes", "scores")
-# Four colours and grey are told apart by everybody; more are not.
+# Everybody can tell four colours and grey apart; more are too many.
 NAMED_STAGES = 4
-# About what a chart can resolve, and a page of a few kilobytes.
+# About as many as a chart can show, in a few kilobytes.
 TIMELINE_SPANS = 400
 
 
 def known(found: Found, key: str) -> float:
-    """A figure of which zero may be drawn where it is missing, and nothing below."""
+    """A figure >= 0; 0 if it is missing."""
     return max(number(found, key) or 0.0, 0.0)
 
 
 def having(found: Found, key: str, figure: str) -> list[Found]:
-    """The rows that have this figure: what is not known is not drawn as nothing."""
-    return [row for row in rows(found, key) if number(row, figure) is not None]
+    """The objects that have this figure: a missing one is left out, not drawn as zero."""
+    return [row for row in objects(found, key) if number(row, figure) is not None]
 
 
 def charts_of_profile(found: Found) -> tuple[list[Chart], list[Chart]]:
     """Left and right column."""
-    note = "Each stage by itself, fed with what the one before gave. Shares are of the data path."
+    note = "Each stage by itself, with the output of the one before. Shares are of the data path."
     data = _stages(found, "Stages of the data path", [kind for kind in KIND_COLOURS if kind not in MODEL_KINDS], note)
-    model = _stages(found, "Behind the data path", MODEL_KINDS)
+    model = _stages(found, "After the data path", MODEL_KINDS)
     return _present(data), _present(_whole(found), model, _sizes(found))
 
 
 def charts_of_measurement(found: Found) -> tuple[list[Chart], list[Chart]]:
-    """What the advice was computed from: left and right column."""
+    """What the predictions are based on: left and right column."""
     return _present(_demand(part(found, "measured"))), _present(_timeline(found))
 
 
@@ -71,10 +72,10 @@ def _stages(found: Found, title: str, kinds: Collection[str], note: str = "") ->
         value = f"{in_digits(mean)} ms" + (f" · {in_percent(share)}" if share is not None else "")
         name = words(stage, "name")
         marks = [Mark("bar", 0, mean, KIND_COLOURS[kind])]
-        drawn.append(Row(name, value, marks, name == words(found, "slowest")))
+        drawn.append(ChartRow(name, value, marks, name == words(found, "slowest")))
         used.add(KIND_COLOURS[kind])
     legend = {colour: meaning for colour, meaning in KIND_MEANINGS.items() if colour in used and len(used) > 1}
-    return Chart(title, "milliseconds a page, mean", drawn, note, legend)
+    return Chart(title, "milliseconds per page, mean", drawn, note, legend)
 
 
 def _whole(found: Found) -> Chart:
@@ -83,12 +84,12 @@ def _whole(found: Found) -> Chart:
         if isinstance(times, Mapping) and number(times, "mean_ms") is not None:
             mean, spread = known(times, "mean_ms"), number(times, "std_ms")
             value = f"{in_digits(mean)} ms" if spread is None else f"{in_digits(mean)} ± {in_digits(spread, 2)} ms"
-            drawn.append(Row(words({"": name}, ""), value, [Mark("bar", 0, mean)]))
-    return Chart("The whole data path", "milliseconds a page, mean", drawn)
+            drawn.append(ChartRow(words({"": name}, ""), value, [Mark("bar", 0, mean)]))
+    return Chart("The whole data path", "milliseconds per page, mean", drawn)
 
 
 def _sizes(found: Found) -> Chart:
-    sizes = rows(found, "sizes")
+    sizes = objects(found, "sizes")
     totals: Counter[str] = Counter()
     for size in sizes:
         totals.update({name: known(part(size, "stages"), name) for name in part(size, "stages")})
@@ -103,19 +104,19 @@ def _sizes(found: Found) -> Chart:
         total = max(known(size, "total_ms"), end)
         if total > end * (1 + 1e-6):
             marks.append(Mark("bar", end, total, "c5" if named else "c1"))
-        drawn.append(Row(f"{words(size, 'size')} px", f"{in_digits(total)} ms", marks))
+        drawn.append(ChartRow(f"{words(size, 'size')} px", f"{in_digits(total)} ms", marks))
     legend = {colours[name]: words({"": name}, "") for name in named}
     others = any(mark.colour == "c5" for row in drawn for mark in row.marks)
-    note = "The longest side of the letterboxed page."
+    note = "By the longest side of the letterboxed page."
     return Chart(
-        "Across image sizes", "milliseconds a page", drawn, note, legend | ({"c5": "all others"} if others else {})
+        "Across image sizes", "milliseconds per page", drawn, note, legend | ({"c5": "all others"} if others else {})
     )
 
 
 def _demand(measured: Found) -> Chart:
     stages = having(measured, "stages", "cpu_ms")
     drawn = [
-        Row(
+        ChartRow(
             words(stage, "name"),
             f"{in_digits(known(stage, 'cpu_ms'))} ms",
             [Mark("bar", 0, known(stage, "cpu_ms"), "c2" if stage.get("serial") else "c1")],
@@ -123,12 +124,12 @@ def _demand(measured: Found) -> Chart:
         for stage in stages
     ]
     serial = any(stage.get("serial") for stage in stages)
-    legend = {"c1": "on every worker at once", "c2": "one at a time"} if serial else {}
-    return Chart("What each stage asks of a core", "CPU milliseconds a page", drawn, legend=legend)
+    legend = {"c1": "all workers at once", "c2": "one worker at a time"} if serial else {}
+    return Chart("CPU time of each stage", "CPU milliseconds per page", drawn, legend=legend)
 
 
 def _timeline(found: Found) -> Chart:
-    every = [span for span in rows(found, "timeline") if known(span, "end_s") > known(span, "start_s")]
+    every = [span for span in objects(found, "timeline") if known(span, "end_s") > known(span, "start_s")]
     spans = every[:TIMELINE_SPANS]
     if not spans:
         return Chart("Waiting and computing", "", ())
@@ -141,33 +142,33 @@ def _timeline(found: Found) -> Chart:
         times = [(known(s, "start_s") - begin, known(s, "end_s") - begin) for s in spans if s.get("what") == what]
         total = sum(end - start for start, end in times)
         marks = [Mark("bar", start * factor, end * factor, colour) for start, end in times]
-        drawn.append(Row(label, f"{in_seconds(total)} · {in_percent(total / length)}", marks))
+        drawn.append(ChartRow(label, f"{in_seconds(total)} · {in_percent(total / length)}", marks))
     note = f"The first {in_seconds(length)} of the run." if len(every) > len(spans) else ""
     return Chart("Waiting and computing", f"{unit} since the start", drawn, note)
 
 
 def epochs_chart(found: Found) -> Chart:
-    """Today's epoch, and what each remedy would make of it."""
+    """The present epoch, and the epoch with each remedy."""
     present, remedies = part(found, "present"), having(found, "remedies", "epoch_s")
     today = number(present, "epoch_s")
     factor, unit = time_axis(max([today or 0.0, *(known(remedy, "epoch_s") for remedy in remedies)]))
     drawn = []
     if today is not None:
-        drawn.append(Row("today", in_seconds(today), [Mark("bar", 0, today * factor, "c5")], strong=True))
+        drawn.append(ChartRow("today", in_seconds(today), [Mark("bar", 0, today * factor, "c5")], strong=True))
     for remedy in remedies:
         seconds, colour = known(remedy, "epoch_s"), "c3" if remedy.get("combined") else "c1"
         gain = number(remedy, "gain")
         value = in_seconds(seconds) + ("" if gain is None else f" · {in_times(gain)}")
-        drawn.append(Row(words(remedy, "name"), value, [Mark("bar", 0, seconds * factor, colour)]))
+        drawn.append(ChartRow(words(remedy, "name"), value, [Mark("bar", 0, seconds * factor, colour)]))
     legend = {} if today is None else {"today": "today"}
     used = {mark.colour for row in drawn for mark in row.marks}
     legend |= {colour: text for colour, text in {"c1": "alone", "c3": "combined"}.items() if colour in used}
     line = None if today is None else today * factor
-    return Chart("Predicted epoch", f"{unit} an epoch", drawn if remedies else (), legend=legend, line=line)
+    return Chart("Predicted epoch", f"{unit} per epoch", drawn if remedies else (), legend=legend, line=line)
 
 
 def verified_chart(found: Found) -> Chart:
-    """Each prediction beside what was measured."""
+    """Each prediction beside its measurement."""
     verified = [check for check in having(found, "verified", "predicted_s") if number(check, "measured_s") is not None]
     pairs = [(known(check, "predicted_s"), known(check, "measured_s")) for check in verified]
     factor, unit = time_axis(max([0.0, *map(max, pairs)]))
@@ -176,15 +177,15 @@ def verified_chart(found: Found) -> Chart:
         low, high = sorted((predicted * factor, measured * factor))
         marks = [Mark("link", low, high), Mark("dot", 0, measured * factor, "c1")]
         marks.append(Mark("ring", 0, predicted * factor, "c2"))
-        drawn.append(Row(words(check, "name"), in_percent(error_of(check), signed=True), marks))
+        drawn.append(ChartRow(words(check, "name"), in_percent(error_of(check), signed=True), marks))
     mean = number(found, "mean_error")
     note = "" if mean is None else f"Mean absolute error: {in_percent(mean)} of the measured time."
     legend = {"dot c1": "measured", "ring c2": "predicted"}
-    return Chart("Predicted and measured epoch", f"{unit} an epoch", drawn, note, legend)
+    return Chart("Predicted and measured epoch", f"{unit} per epoch", drawn, note, legend)
 
 
 def error_of(check: Found) -> float | None:
-    """As the advisor counted it, or as share of what was measured."""
+    """The error in the result, or computed as a share of the measured time."""
     predicted, measured = number(check, "predicted_s"), number(check, "measured_s")
     if (error := number(check, "error")) is None and predicted is not None and measured:
         return predicted / measured - 1
@@ -192,13 +193,13 @@ def error_of(check: Found) -> float | None:
 
 
 def bench_charts(found: Found) -> list[Chart]:
-    """Later epochs with their spread, and first epochs apart: those also fill caches."""
-    ran = [row for row in rows(found, "configurations") if not row.get("skipped")]
+    """Later epochs with their spread, and first epochs separately, because they also fill caches."""
+    ran = [row for row in objects(found, "configurations") if not row.get("skipped")]
     named = list(zip(ran, name_configurations(ran), strict=True))
     baseline = words(found, "baseline")
     return _present(
-        _epochs("Later epochs", named, "median_s", baseline, "Median, with the shortest and the longest."),
-        _epochs("First epoch", named, "first_s", baseline, "Counted apart: it also fills caches."),
+        _epochs("Later epochs", named, "median_s", baseline, "Median, with the fastest and the slowest."),
+        _epochs("First epoch", named, "first_s", baseline, "Shown separately, because it also fills caches."),
     )
 
 
@@ -212,19 +213,19 @@ def _epochs(title: str, named: Sequence[tuple[Found, str]], figure: str, baselin
         marks = [Mark("bar", 0, seconds * factor, "c5" if strong else "c1" if figure == "median_s" else "c3")]
         if span:
             marks.append(Mark("whisker", span[0] * factor, span[1] * factor))
-        drawn.append(Row(name, in_seconds(seconds), marks, strong))
-    return Chart(title, f"{unit} an epoch", drawn, f"{note} Grey is the baseline." if baseline else note)
+        drawn.append(ChartRow(name, in_seconds(seconds), marks, strong))
+    return Chart(title, f"{unit} per epoch", drawn, f"{note} Grey is the baseline." if baseline else note)
 
 
 def _span(row: Found) -> list[float]:
-    """The shortest and the longest of the later epochs."""
+    """The fastest and the slowest later epoch."""
     later = row.get("later_s")
     seconds = [float(s) for s in later if isinstance(s, int | float) and s >= 0] if isinstance(later, list) else []
     return [min(seconds), max(seconds)] if len(seconds) > 1 else []
 
 
 def name_configurations(ran: Sequence[Found]) -> list[str]:
-    """Their names, with split and workers where the same name ran more than once."""
+    """Their names, with split and workers if the same name ran more than once."""
     counts = Counter(words(row, "name") for row in ran)
     return [
         words(row, "name")

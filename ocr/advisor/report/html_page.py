@@ -1,4 +1,4 @@
-"""The report: results of profile, bench and advise as one HTML file that needs nothing else, not even a script."""
+"""The report: results of profile, bench and advise as one HTML file without scripts or other files."""
 
 from __future__ import annotations
 
@@ -11,42 +11,31 @@ from typing import Any
 
 from ocr.advisor.report import charts
 from ocr.advisor.report import html_tables as tables
-from ocr.advisor.report.number_format import (
-    in_bytes,
-    in_count,
-    in_digits,
-    in_percent,
-    in_seconds,
-    in_times,
-    number,
-    part,
-    rows,
-    texts,
-    words,
-)
+from ocr.advisor.report.number_format import in_bytes, in_count, in_digits, in_percent, in_seconds, in_times
+from ocr.advisor.report.result_fields import number, objects, part, texts, words
 from ocr.advisor.report.style import STYLE
 from ocr.advisor.report.svg_chart import Chart, draw_figure
 from ocr.atomic import replacing
 
 Found = Mapping[str, Any]
 
-# The most telling first: its sentence is the verdict of the page.
+# The first of them gives the verdict of the page.
 ORDER = ("advice", "profile", "bench")
-# Where the model waits less, nothing that feeds it faster is worth an evening.
+# If the model waits less, faster loading is not worth the effort.
 WAIT_WORTH_A_REMEDY = 0.1
-# As the advisor counts: less is within the noise.
+# As in the advice: a smaller gain is within the noise.
 WORTH_A_TRIAL = 1.05
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@]*=")
 
 
 def write_report(results: Sequence[Found], path: Path) -> None:
-    """Write the page; it is there whole or not at all."""
+    """Write the page, completely or not at all."""
     with replacing(path) as stream:
         stream.write(render_report(results).encode())
 
 
 def render_report(results: Sequence[Found]) -> str:
-    """The whole page as text."""
+    """The page as text."""
     ordered = sorted(results, key=lambda found: ORDER.index(found["kind"]))
     sentence, state = verdict_of(ordered[0])
     sources = "".join(f"<p>{_source(found)}{_origin(found)}</p>" for found in ordered)
@@ -54,7 +43,7 @@ def render_report(results: Sequence[Found]) -> str:
         (
             _section("Where the time goes", ordered, _where_time_goes),
             _section("What would help", ordered, _what_helps),
-            _section("Predicted against measured", ordered, _came_true),
+            _section("Predicted against measured", ordered, _predicted),
             _section("Configurations side by side", ordered, _side_by_side),
             _machines(ordered),
             _commands(ordered),
@@ -74,7 +63,7 @@ def render_report(results: Sequence[Found]) -> str:
 
 
 def verdict_of(found: Found) -> tuple[str, str]:
-    """What a result says in one sentence, and whether that is good (ok), bad (wrong) or neither (plain)."""
+    """A result in one sentence, and whether that is good (ok), bad (wrong) or neither (plain)."""
     if found["kind"] == "advice":
         present = part(found, "present")
         wait = number(present, "wait_share")
@@ -82,19 +71,19 @@ def verdict_of(found: Found) -> tuple[str, str]:
         return sentence, "plain" if wait is None else "wrong" if wait > WAIT_WORTH_A_REMEDY else "ok"
     if found["kind"] == "profile":
         return words(found, "sentence") or f"{words(found, 'slowest')} is the slowest stage", "plain"
-    ran = [row for row in rows(found, "configurations") if number(row, "median_s") and not row.get("skipped")]
+    ran = [row for row in objects(found, "configurations") if number(row, "median_s") and not row.get("skipped")]
     if not ran:
         return "No configuration could run", "wrong"
     best, baseline = min(ran, key=lambda row: row["median_s"]), words(found, "baseline")
     base = next((row["median_s"] for row in ran if words(row, "name") == baseline), None)
-    sentence = f"{words(best, 'name')} is the fastest, with {in_seconds(best['median_s'])} an epoch"
+    sentence = f"{words(best, 'name')} is the fastest, with {in_seconds(best['median_s'])} per epoch"
     if base and words(best, "name") != baseline:
         sentence += f": {in_times(base / best['median_s'])} as fast as {baseline}, which takes {in_seconds(base)}"
     return sentence, "plain"
 
 
 def _source(found: Found) -> str:
-    """Which result of which pages."""
+    """Which result, of which pages."""
     data = part(found, "data")
     pages = number(data, "pages")
     of = " of ".join(filter(None, [f"<b>{escape(found['kind'].capitalize())}</b>", escape(words(data, "split"))]))
@@ -102,27 +91,27 @@ def _source(found: Found) -> str:
 
 
 def _origin(found: Found) -> str:
-    """Where the pages lie, and when and by which version the result was made."""
+    """Where the pages are, and when and by which version the result was made."""
     place, made = words(part(found, "data"), "place"), words(found, "made").replace("T", " ").replace("Z", " UTC")
     told = f" in <code>{escape(place)}</code>" if place else ""
     return f"{told}, made {escape(made)} by GlyphFeed {escape(words(found, 'glyphfeed'))}" if made else told
 
 
 def _tiles(found: Found) -> str:
-    """The few figures to remember."""
+    """The most important figures."""
     facts: list[tuple[str, str]] = []
     if found["kind"] == "advice":
         present, best = part(found, "present"), first_remedy(found)
         facts = [
-            ("samples a second, today", in_count(number(present, "samples_per_s"))),
-            ("an epoch, today", in_seconds(number(present, "epoch_s"))),
+            ("samples per second now", in_count(number(present, "samples_per_s"))),
+            ("per epoch now", in_seconds(number(present, "epoch_s"))),
             ("of the time waiting for data", in_percent(number(present, "wait_share"))),
             (f"with {words(best, 'name')}", in_times(number(best, "gain"))),
         ]
     elif found["kind"] == "profile":
-        slowest = next((s for s in rows(found, "stages") if words(s, "name") == words(found, "slowest")), {})
+        slowest = next((s for s in objects(found, "stages") if words(s, "name") == words(found, "slowest")), {})
         facts = [(name, _in_ms(part(part(found, "whole"), name), "mean_ms")) for name in part(found, "whole")]
-        facts = [(f"a page, {words({'': name}, '')}", value) for name, value in facts]
+        facts = [(f"per page, {words({'': name}, '')}", value) for name, value in facts]
         facts.append((f"of it in {words(slowest, 'name')}", in_percent(number(slowest, "share"))))
     told = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts if value != "–"
@@ -136,7 +125,7 @@ def _in_ms(found: Found, key: str) -> str:
 
 
 def _section(title: str, results: Sequence[Found], draw: Callable[[Found, str], str]) -> str:
-    """What each result has to say under this heading; nothing where none has."""
+    """One section with a part for each result; empty if no result has one."""
     name = title.split()[0].lower()
     drawn = [(found, draw(found, f"{name}-{at}")) for at, found in enumerate(results)]
     drawn = [(found, text) for found, text in drawn if text]
@@ -146,7 +135,7 @@ def _section(title: str, results: Sequence[Found], draw: Callable[[Found, str], 
 
 
 def _columns(*columns: Sequence[str]) -> str:
-    """Cards below each other in as many columns as have some."""
+    """Stacked cards in columns; empty columns are left out."""
     filled = [f'<div class="stack">{"".join(column)}</div>' for column in columns if any(column)]
     return f'<div class="columns n{len(filled)}">{"".join(filled)}</div>' if filled else ""
 
@@ -168,7 +157,7 @@ def _where_time_goes(found: Found, name: str) -> str:
     disk, copy = number(measured, "disk_bytes_per_s"), number(measured, "copy_bytes_per_s")
     facts = tables.draw_facts(
         [
-            ("model, a batch", _in_ms(measured, "step_ms")),
+            ("model, per batch", _in_ms(measured, "step_ms")),
             ("batch", "" if number(measured, "batch_size") is None else f"{words(measured, 'batch_size')} pages"),
             ("workers", in_count(number(measured, "workers"))),
             ("cores", in_count(number(measured, "cores"))),
@@ -176,7 +165,7 @@ def _where_time_goes(found: Found, name: str) -> str:
             ("memory copies", "" if copy is None else f"{in_bytes(copy)}/s"),
         ]
     )
-    second = [*_figures(right, f"{name}-right"), _card("What the prediction is made of", facts)]
+    second = [*_figures(right, f"{name}-right"), _card("Measured for the prediction", facts)]
     return _columns(_figures(left, f"{name}-left"), second)
 
 
@@ -188,18 +177,18 @@ def _what_helps(found: Found, name: str) -> str:
     today = tables.draw_facts(
         [
             ("bottleneck", words(present, "bottleneck")),
-            ("samples a second", in_count(number(present, "samples_per_s"))),
+            ("samples per second", in_count(number(present, "samples_per_s"))),
             ("epoch", in_seconds(number(present, "epoch_s"))),
             ("waiting for data", in_percent(number(present, "wait_share"))),
         ]
     )
     first = "".join(map(_command, _commands_of(found, best)))
     first = f"<p>{escape(words(best, 'name'))}: {escape(words(best, 'reason'))}</p>{first}" if best else ""
-    cards = [_card("Today", today), _card("Try first", first)]
+    cards = [_card("Now", today), _card("Try first", first)]
     return _columns([draw_figure(chart, name)], cards) + tables.remedies_table(found)
 
 
-def _came_true(found: Found, name: str) -> str:
+def _predicted(found: Found, name: str) -> str:
     chart = charts.verified_chart(found)
     if not chart.rows:
         return ""
@@ -211,7 +200,7 @@ def _side_by_side(found: Found, name: str) -> str:
 
 
 def _machines(results: Sequence[Found]) -> str:
-    """The caches, and each machine once: what is free changes from run to run and makes no other machine."""
+    """The caches, and each machine once: free memory and disk differ between runs on the same machine."""
     machines: dict[str, tuple[Found, list[str]]] = {}
     for found in results:
         machine = part(found, "machine")
@@ -223,7 +212,9 @@ def _machines(results: Sequence[Found]) -> str:
         for machine, kinds in machines.values()
     ]
     caches = [tables.cache_table(found) for found in results]
-    note = "<p>The results are of different machines: compare figures of one only.</p>" if several else ""
+    note = (
+        "<p>The results come from different machines: compare figures of the same machine only.</p>" if several else ""
+    )
     title = " and ".join(["Cache"] * any(caches) + ["machine"] * any(cards)).capitalize()
     return f"<section><h2>{title}</h2>{note}{_columns(caches, cards)}</section>" if title else ""
 
@@ -232,7 +223,7 @@ def _commands(results: Sequence[Found]) -> str:
     commands = [words(found, "command") for found in results]
     commands += [command for found in results for command in _commands_of(found, first_remedy(found))]
     drawn = "".join(_command(command) for command in dict.fromkeys(commands) if command)
-    return f"<section><h2>Do it again</h2>{drawn}</section>" if drawn else ""
+    return f"<section><h2>Commands</h2>{drawn}</section>" if drawn else ""
 
 
 def _command(command: str) -> str:
@@ -240,8 +231,8 @@ def _command(command: str) -> str:
 
 
 def first_remedy(found: Found) -> Found:
-    """The one to try first: the best that needs nothing prepared, else the best; none where none brings anything."""
-    useful = [remedy for remedy in rows(found, "remedies") if (number(remedy, "gain") or 0) > WORTH_A_TRIAL]
+    """The remedy to try first: the best without preparation, else the best; empty if none is worthwhile."""
+    useful = [remedy for remedy in objects(found, "remedies") if (number(remedy, "gain") or 0) > WORTH_A_TRIAL]
     named = words(found, "best")
     if named:
         return next((remedy for remedy in useful if words(remedy, "name") == named), {})
@@ -249,7 +240,7 @@ def first_remedy(found: Found) -> Found:
 
 
 def _commands_of(found: Found, remedy: Found) -> list[str]:
-    """What prepares a remedy, and the training with it, of the same data as the result."""
+    """The commands that prepare a remedy and train with it, on the data of the result."""
     try:
         given = [text for text in shlex.split(words(found, "command")) if _SETTING.match(text)]
     except ValueError:

@@ -1,4 +1,4 @@
-"""The tables of the report: every figure that the charts show, and those that they do not."""
+"""The tables of the report: all figures, including those that no chart shows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ocr.advisor.report import number_format as figures
 from ocr.advisor.report.charts import error_of
 from ocr.advisor.report.number_format import (
+    MISSING,
     in_bytes,
     in_count,
     in_digits,
@@ -16,28 +16,25 @@ from ocr.advisor.report.number_format import (
     in_percent,
     in_seconds,
     in_times,
-    number,
-    rows,
-    texts,
-    words,
 )
+from ocr.advisor.report.result_fields import number, objects, texts, words
 
 Found = Mapping[str, Any]
 
 
 class Ready(str):
-    """HTML; every other text is escaped."""
+    """Text that is HTML already; any other text is escaped."""
 
 
 def html_of(text: str) -> str:
-    """Text that may stand between tags."""
+    """Text as HTML."""
     return text if isinstance(text, Ready) else escape(text)
 
 
 def draw_table(
     caption: str, head: Sequence[str], body: Sequence[Sequence[str]], numbers: Collection[int], kind: str = ""
 ) -> str:
-    """A table that scrolls by itself where it is wider than the screen; the first cell of a row names it."""
+    """A table that scrolls if it is wider than the screen; the first cell of a row is its heading."""
 
     def cell(tag: str, text: str, at: int) -> str:
         number = ' class="number"' if at in numbers else ""
@@ -55,41 +52,41 @@ def draw_table(
 
 
 def draw_facts(facts: Sequence[tuple[str, str]]) -> str:
-    """Names and their values; those without a value are left out."""
+    """Names and values; names without a value are left out."""
     told = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{html_of(value)}</dd></div>"
         for name, value in facts
-        if value not in ("", figures.MISSING)
+        if value not in ("", MISSING)
     )
     return f'<dl class="facts">{told}</dl>' if told else ""
 
 
 def draw_code(lines: Sequence[str]) -> Ready:
-    """Settings, one a line, which break behind a dot or equals sign rather than inside a word."""
+    """Settings, one per line, which may wrap after a dot or an equals sign."""
     broken = (escape(line).replace(".", ".<wbr>").replace("=", "=<wbr>") for line in lines)
     return Ready("".join(f"<code>{line}</code>" for line in broken))
 
 
 def stages_table(found: Found) -> str:
-    """All that was measured of each stage, in milliseconds a page."""
+    """All measurements of each stage, in milliseconds per page."""
     head = ["stage", "kind", "calls", "mean ms", "std", "min", "max", "share"]
     head += ["CPU ms", "queued ms", "bytes out", "page faults"]
     body = []
-    for stage in rows(found, "stages"):
+    for stage in objects(found, "stages"):
         name = Ready(f"{escape(words(stage, 'name'))}<small>{escape(words(stage, 'label'))}</small>")
         times = [in_ms(number(stage, key)) for key in ("mean_ms", "std_ms", "min_ms", "max_ms")]
         cpu = [in_ms(number(stage, key)) for key in ("cpu_ms", "queued_ms")]
         out = [in_bytes(number(stage, "bytes_out")), in_count(number(stage, "page_faults"))]
         share, calls = in_percent(number(stage, "share")), in_count(number(stage, "calls"))
         body.append([name, words(stage, "kind"), calls, *times, share, *cpu, *out])
-    return draw_table("Stages in figures", head, body, range(2, 12)) if body else ""
+    return draw_table("All stages", head, body, range(2, 12)) if body else ""
 
 
 def remedies_table(found: Found) -> str:
-    """Ranked, with what each costs and why it helps."""
-    head = ["remedy", "gain", "samples/s", "epoch", "first epoch", "RAM", "disk", "pays back after", "why"]
+    """All remedies, best first, with their cost and the reason."""
+    head = ["remedy", "gain", "samples/s", "epoch", "first epoch", "RAM", "disk", "pays off after", "why"]
     body = []
-    for rank, remedy in enumerate(rows(found, "remedies"), 1):
+    for rank, remedy in enumerate(objects(found, "remedies"), 1):
         badge = ' <span class="badge">combined</span>' if remedy.get("combined") else ""
         settings = draw_code([*filter(None, [words(remedy, "command")]), *texts(remedy, "overrides")])
         name = Ready(f"{rank}. {escape(words(remedy, 'name'))}{badge}<small>{settings}</small>")
@@ -102,15 +99,15 @@ def remedies_table(found: Found) -> str:
                 in_seconds(number(remedy, "first_epoch_s")),
                 in_bytes(number(remedy, "ram_bytes")) if remedy.get("ram_bytes") != 0 else "none",
                 in_bytes(number(remedy, "disk_bytes")) if remedy.get("disk_bytes") != 0 else "none",
-                pays_back(number(remedy, "payback_epochs")),
+                pays_off(number(remedy, "payback_epochs")),
                 words(remedy, "reason"),
             ]
         )
-    return draw_table("Remedies, the best first", head, body, range(1, 8), "remedies") if body else ""
+    return draw_table("Remedies, best first", head, body, range(1, 8), "remedies") if body else ""
 
 
-def pays_back(epochs: float | None) -> str:
-    """After how many epochs a remedy has won back what it costs ahead."""
+def pays_off(epochs: float | None) -> str:
+    """After how many epochs a remedy has made up for its slower first epoch."""
     if epochs is None:
         return "never"
     if epochs <= 0:
@@ -119,7 +116,7 @@ def pays_back(epochs: float | None) -> str:
 
 
 def verified_table(found: Found) -> str:
-    """Predictions and what came true."""
+    """Predictions beside their measurements."""
     body = [
         [
             words(check, "name"),
@@ -127,21 +124,21 @@ def verified_table(found: Found) -> str:
             in_seconds(number(check, "measured_s")),
             in_percent(error_of(check), signed=True),
         ]
-        for check in rows(found, "verified")
+        for check in objects(found, "verified")
     ]
-    return draw_table("Predictions checked", ["configuration", "predicted", "measured", "error"], body, range(1, 4))
+    return draw_table("Verified predictions", ["configuration", "predicted", "measured", "error"], body, range(1, 4))
 
 
 def bench_table(found: Found) -> str:
-    """Every configuration, also those that could not run."""
-    head = ["configuration", "split", "workers", "first epoch", "median", "spread", "pages/s", "memory", "against"]
-    configurations, baseline = rows(found, "configurations"), words(found, "baseline")
+    """Every configuration, including those that could not run."""
+    head = ["configuration", "split", "workers", "first epoch", "median", "spread", "pages/s", "memory", "speed"]
+    configurations, baseline = objects(found, "configurations"), words(found, "baseline")
     base = next((number(row, "median_s") for row in configurations if words(row, "name") == baseline), None)
     body = []
     for row in configurations:
         median = number(row, "median_s")
         settings = draw_code(texts(row, "overrides"))
-        against = in_times(base / median) if base and median else figures.MISSING
+        speed = in_times(base / median) if base and median else MISSING
         times = [in_seconds(number(row, "first_s")), in_seconds(median), in_percent(number(row, "spread"))]
         if skipped := words(row, "skipped"):
             settings = Ready(f"{settings}<span>skipped: {escape(skipped)}</span>")
@@ -153,28 +150,28 @@ def bench_table(found: Found) -> str:
                 *times,
                 in_count(number(row, "pages_per_s")),
                 in_bytes(number(row, "memory_bytes")),
-                "baseline" if words(row, "name") == baseline else against,
+                "baseline" if words(row, "name") == baseline else speed,
             ]
         )
-    head[-1] = f"against {baseline}" if baseline else head[-1]
-    return draw_table("Configurations in figures", head, body, range(2, 9)) if body else ""
+    head[-1] = f"speed against {baseline}" if baseline else head[-1]
+    return draw_table("All configurations", head, body, range(2, 9)) if body else ""
 
 
 def cache_table(found: Found) -> str:
-    """What is kept of each dataset, and how often it was there."""
-    head = ["dataset", "covers", "on disk", "hits", "misses"]
+    """What is cached of each dataset, and how often it was hit."""
+    head = ["dataset", "pages cached", "on disk", "hits", "misses"]
     body = []
-    for cache in rows(found, "cache"):
+    for cache in objects(found, "cache"):
         covers = number(cache, "covers")
         meter = "" if covers is None else f'<meter value="{covers:.4f}" aria-hidden="true"></meter> '
         counts = [in_count(number(cache, "hits")), in_count(number(cache, "misses"))]
         share = Ready(f"{meter}{in_percent(covers)}")
         body.append([words(cache, "split"), share, in_bytes(number(cache, "bytes")), *counts])
-    return draw_table("What is kept of each dataset", head, body, range(1, 5)) if body else ""
+    return draw_table("Caches", head, body, range(1, 5)) if body else ""
 
 
 def machine_facts(machine: Found) -> str:
-    """What the figures depend on, beside the code."""
+    """What the figures depend on besides the code."""
     libraries = machine.get("libraries")
     known = libraries if isinstance(libraries, Mapping) else {}
     memory = f"{in_bytes(number(machine, 'memory_bytes'))}, {in_bytes(number(machine, 'free_memory_bytes'))} free"

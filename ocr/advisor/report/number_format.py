@@ -1,57 +1,16 @@
-"""Figures as people read them, and the safe way to take them from a result that may lack some."""
+"""Numbers as people read them: times, bytes, shares and counts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from ocr.units import format_bytes
 
 MISSING = "–"
 
 
-def number(found: Mapping[str, Any], key: str) -> float | None:
-    """A finite number of a result; None where there is none."""
-    value = found.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
-def rows(found: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The objects of a list of a result; none where there is no such list."""
-    value = found.get(key)
-    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
-
-
-def part(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """An object of a result; an empty one where there is none."""
-    value = found.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
-def words(found: Mapping[str, Any], key: str) -> str:
-    """A text of a result as one line that every screen can show; empty where there is none.
-
-    >>> words({"name": "a\\nb\\udcff"}, "name")
-    'a b\ufffd'
-    """
-    value = found.get(key)
-    if value is None or isinstance(value, Mapping | list):
-        return ""
-    # File names may hold bytes that are no text, and json keeps them as lone surrogates.
-    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(str(value).split()))
-
-
-def texts(found: Mapping[str, Any], key: str) -> list[str]:
-    """The texts of a list of a result."""
-    value = found.get(key)
-    return [words({"": text}, "") for text in value] if isinstance(value, list) else []
-
-
 def in_digits(value: float, digits: int = 3) -> str:
-    """A plain number with so many digits that count, at most three of them decimals, and never a power of ten.
+    """A number with this many significant digits, at most three decimals, and never in scientific notation.
 
     >>> [in_digits(value) for value in (0, 0.00042, 0.01234, 0.5, 9.996, 61.25, 12345.6)]
     ['0', '<0.001', '0.012', '0.5', '10.0', '61.2', '12,346']
@@ -66,7 +25,7 @@ def in_digits(value: float, digits: int = 3) -> str:
 
 
 def in_seconds(value: float | None) -> str:
-    """A time in the unit that suits it.
+    """A time in a suitable unit.
 
     >>> [in_seconds(value) for value in (0, 0.00042, 0.316, 9.81, 245, 7810)]
     ['0 s', '0.42 ms', '316 ms', '9.81 s', '4 min 5 s', '2 h 10 min']
@@ -85,7 +44,7 @@ def in_seconds(value: float | None) -> str:
 
 
 def in_ms(value: float | None) -> str:
-    """Milliseconds, of which a thousand stay milliseconds: columns are compared down."""
+    """Always milliseconds, also above a thousand, because columns are compared."""
     return MISSING if value is None else in_digits(value)
 
 
@@ -95,7 +54,7 @@ def in_bytes(value: float | None) -> str:
 
 
 def in_percent(value: float | None, signed: bool = False) -> str:
-    """A share of 1; 100 % is only what is whole.
+    """A share of 1; only exactly 1 is 100 %.
 
     >>> [in_percent(value) for value in (0, 0.0001, 0.004, 0.6149, 0.9996, 1)], in_percent(0.07, signed=True)
     (['0 %', '<0.1 %', '0.4 %', '61 %', '99.9 %', '100 %'], '+7 %')
@@ -118,7 +77,7 @@ def in_times(value: float | None) -> str:
 
 
 def in_count(value: float | None) -> str:
-    """A whole number, or three digits of one that is not."""
+    """An integer in full, another number with three digits."""
     if value is None:
         return MISSING
     return f"{value:,.0f}" if value == int(value) else in_digits(value)

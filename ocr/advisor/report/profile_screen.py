@@ -14,26 +14,26 @@ from ocr.advisor.report.number_format import in_bytes, in_count, in_percent
 
 PLAIN: Any = {"highlight": False, "soft_wrap": True}
 BUSY = 0.1
-"""Share of the time without a core from which on times are those of others too."""
+"""Share of the time spent waiting for a core from which a warning is shown."""
 
 
 def print_profile(found: Profile, split: str, console: Console) -> None:
-    """A row a stage, the whole path, the sizes, and the slowest stage in a sentence."""
+    """One row per stage, the whole path, the sizes, and a sentence about the slowest stage."""
     calls = max(stage.calls for stage in found.data_stages)
-    what = f"{found.pages} pages of {escape(found.place)}, {calls // found.pages} times each, one thread, ms a page"
-    console.print(f"{escape(split)}: {what}", **PLAIN)
+    what = f"{found.pages} pages of {escape(found.location)}, {calls // found.pages} times each"
+    console.print(f"{escape(split)}: {what}, in one thread, ms per page", **PLAIN)
     console.print(_stages(found), highlight=False)
     for stage in found.stages:
         if stage.name.startswith("Warp"):
-            console.print(f"{stage.name} is all of this in one sampling of pixels: {escape(stage.label)}", **PLAIN)
+            console.print(f"{stage.name} does all of this while it samples pixels once: {escape(stage.label)}", **PLAIN)
     for name, whole in found.whole.items():
-        times = f"{whole.mean_ms:.2f} ± {whole.std_ms:.2f} ms a page, {whole.cpu_ms:.2f} of them on the CPU"
+        times = f"{whole.mean_ms:.2f} ± {whole.std_ms:.2f} ms per page, {whole.cpu_ms:.2f} of them on the CPU"
         console.print(f"whole path {name}: {times}", **PLAIN)
     if found.sizes:
         console.print(_sizes(found), highlight=False)
     console.print(f"[bold]{escape(found.sentence)}[/]", **PLAIN)
     if found.queued > BUSY:
-        busy = f"others had the cores for {found.queued:.0%} of the time: trust the CPU times more than the others"
+        busy = f"other processes used the cores for {found.queued:.0%} of the time: rely on the CPU times"
         console.print(f"[yellow]{busy}[/]", **PLAIN)
 
 
@@ -59,7 +59,7 @@ def _ms(value: float) -> str:
 
 
 def _sizes(found: Profile) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="mean ms a page at other sizes", title_justify="left")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="mean ms per page at other sizes", title_justify="left")
     table.add_column("stage", overflow="fold")
     by_size = {size: {stage.name: stage.mean_ms for stage in stages} for size, stages in found.sizes.items()}
     for size in by_size:

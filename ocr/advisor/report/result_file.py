@@ -1,4 +1,4 @@
-"""What profile, bench and advise found, as JSON that `ocr report` shows: one head for all, then their own figures."""
+"""Results of profile, bench and advise as JSON for `ocr report`: one head for all, then their own figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = ("profile", "bench", "advice")
 def result(
     kind: str, command: str, machine: Mapping[str, Any], data: Mapping[str, Any], **figures: Any
 ) -> dict[str, Any]:
-    """One result; `data` tells which pages were read (`place`, `split`, `pages`)."""
+    """One result; `data` says which pages were read (`place`, `split`, `pages`)."""
     assert kind in KINDS
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     head = {"glyphfeed": __version__, "kind": kind, "made": made, "command": command}
@@ -26,20 +26,20 @@ def result(
 
 
 def write_result(found: Mapping[str, Any], path: Path) -> None:
-    """Whole or not at all."""
+    """Write a result, completely or not at all."""
     with replacing(path) as stream:
         stream.write((json.dumps(found, indent=1, allow_nan=False) + "\n").encode())
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """A result that was written; DataError where it is none."""
+    """Read a result; DataError if the file does not contain one."""
     try:
         found = json.loads(path.read_bytes())
         if found["kind"] not in KINDS or not isinstance(found["machine"], dict):
             raise ValueError(f"kind {found['kind']!r}")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path}: no result of ocr profile, bench or advise ({error}). Write one: ocr advise --json {path}"
+            f"{path} is not a result of ocr profile, bench or advise ({error}). Write one: ocr advise --json {path}"
         ) from error
     document: dict[str, Any] = found
     return document

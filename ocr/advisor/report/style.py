@@ -1,7 +1,7 @@
-"""The look of the report: light and dark, phone and desk, and black on white in print."""
+"""The style of the report: light and dark, for phones and desktops, and black on white in print."""
 
-# The colours of charts (c1 to c5) were searched for: at least 26 apart (CIE76) for normal sight and each of the three
-# kinds of colour-blindness, and 3 : 1 against the card. A test measures it.
+# The chart colours (c1 to c5) are at least 26 apart (CIE76) for normal sight and for each of the three kinds of colour
+# blindness, and have a contrast of 3 : 1 against the card. A test measures it.
 LIGHT = """
 --ink: #1f2430; --soft: #5b6475; --line: #e4e7ec; --page: #fafbfc; --card: #ffffff; --head: #f5f6f8;
 --ok: #0b6b3f; --ok-back: #e3f6ec; --wrong: #b42c08; --wrong-back: #fdeae5; --plain-back: #e8effa;

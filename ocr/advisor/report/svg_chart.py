@@ -1,7 +1,7 @@
-"""One chart for all: rows of bars, whiskers and dots over one axis, as SVG that needs nothing but the page's style.
+"""One kind of chart: rows of bars, whiskers and dots over one axis, as SVG styled by the page.
 
-On a phone a label stands above its bar, so that long names find room. No browser is asked how wide a text is: letters
-are counted with the widths of DejaVu Sans, the widest of the usual fonts.
+On a phone a label is above its bar, so that long names fit. The width of a text is estimated from the letter widths of
+DejaVu Sans, the widest of the usual fonts.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-# The column of a phone of 390 pixels (and of a printed page), and one of two on a desk: text is never scaled down.
+# A phone 390 pixels wide (and a printed page), and one of two columns on a desktop: text is never scaled down.
 WIDTHS = {"narrow": 340, "wide": 520}
 TEXT_PX, TICK_PX, LINE_PX = 12, 11, 15
 BAR_PX, DOT_PX = 10, 4
-# Letters such as J reach out of their box, and a picture cuts off what reaches out of it.
+# Letters such as J extend beyond their box, and an SVG clips what is outside.
 EDGE_PX = 2
-# From this width on there is a column for labels, which takes at most this share.
+# From this width on labels have their own column, of at most this share.
 BESIDE_PX, LABEL_SHARE = 500, 0.33
 LABEL_LINES = 3
 _NARROW, _SLIM, _BROAD = frozenset("iljI|!.,:;' "), frozenset('fJrst()[]{}-/\\"cz*°'), frozenset("mwMWOQ@%&+=<>~")
@@ -34,8 +34,8 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A name, the figure that is read at the end of its line, and what is drawn below."""
+class ChartRow:
+    """A name, the value at the end of its line, and what is drawn."""
 
     label: str
     value: str
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Zero of the axis lies at `left`, `scale` pixels are a unit; labels stand above bars where they have no room."""
+    """The axis starts at `left`, with `scale` pixels per unit; labels are above the bars if `label_room` is 0."""
 
     width: int
     left: int
@@ -53,7 +53,7 @@ class Frame:
     label_room: int
 
     def x(self, value: float) -> float:
-        """The place of a value."""
+        """The position of a value."""
         return self.left + value * self.scale
 
 
@@ -63,20 +63,20 @@ class Chart:
 
     title: str
     axis: str
-    rows: Sequence[Row]
+    rows: Sequence[ChartRow]
     note: str = ""
     legend: Mapping[str, str] = field(default_factory=dict)
     line: float | None = None
 
     @property
     def top(self) -> float:
-        """The largest value; 1 where all are zero, for an axis needs a length."""
+        """The largest value; 1 if all are zero, because an axis needs a length."""
         top = max((mark.end for row in self.rows for mark in row.marks), default=0.0)
         return top if top > 0 else 1.0
 
 
 def draw_figure(chart: Chart, name: str) -> str:
-    """The chart with its caption, once for each width; the page's style shows the one that fits."""
+    """The chart with its caption, once per width; the page's style shows the one that fits."""
     pictures = "".join(draw(chart, width, f"{name}-{kind}", kind) for kind, width in WIDTHS.items())
     note = f"<p>{escape(chart.note)}</p>" if chart.note else ""
     return f'<figure class="card"><figcaption><h3>{escape(chart.title)}</h3>{note}</figcaption>{pictures}</figure>'
@@ -112,8 +112,8 @@ def _lay_out(chart: Chart, width: int) -> Frame:
     return Frame(width, left, (width - EDGE_PX - values - 12 - left) / chart.top, room)
 
 
-def _draw_row(row: Row, frame: Frame, y: int) -> tuple[str, int]:
-    """Label, bar and value beside each other where there is a column for labels, else the bar below."""
+def _draw_row(row: ChartRow, frame: Frame, y: int) -> tuple[str, int]:
+    """Label, bar and value in one line if there is a column for labels; otherwise the bar is below."""
     above = not frame.label_room
     room = frame.label_room or frame.width - 2 * EDGE_PX - text_width(row.value, strong=row.strong) - 12
     lines = fold(row.label, room, strong=row.strong)
@@ -133,7 +133,7 @@ def _draw_row(row: Row, frame: Frame, y: int) -> tuple[str, int]:
 
 
 def _draw_marks(marks: Sequence[Mark], y: int, frame: Frame) -> str:
-    """Bars of one colour are one path: a timeline has hundreds."""
+    """Bars of one colour are one path, because a timeline has hundreds."""
     drawn: list[str] = []
     bars: dict[str, list[str]] = {}
     middle = y + BAR_PX / 2
@@ -181,7 +181,7 @@ def _legible_step(top: float, scale: float) -> float:
 
 
 def _draw_legend(legend: Mapping[str, str], width: int) -> tuple[str, int]:
-    """Swatches that wrap as words do."""
+    """Swatches, wrapped like words."""
     x, y, drawn = EDGE_PX, 0, []
     for colour, meaning in legend.items():
         text = fold(meaning, width - 24, lines=1)[0]
@@ -199,7 +199,7 @@ def _draw_legend(legend: Mapping[str, str], width: int) -> tuple[str, int]:
 
 
 def text_width(text: str, size_px: int = TEXT_PX, strong: bool = False) -> float:
-    """At most so many pixels, in the fonts of the page."""
+    """An upper bound in pixels, for the fonts of the page."""
     ems = 0.0
     for letter in text:
         if letter in _NARROW:
@@ -216,7 +216,7 @@ def text_width(text: str, size_px: int = TEXT_PX, strong: bool = False) -> float
 
 
 def fold(text: str, room_px: float, lines: int = LABEL_LINES, strong: bool = False) -> list[str]:
-    """Lines of words that fit; a word longer than a line is cut, and what is left over ends in an ellipsis."""
+    """Wrap words into lines; a word longer than a line is split, and text beyond the last line becomes an ellipsis."""
 
     def fits(part: str) -> bool:
         return len(part) < 2 or text_width(part, strong=strong) <= room_px
@@ -242,7 +242,7 @@ def fold(text: str, room_px: float, lines: int = LABEL_LINES, strong: bool = Fal
 
 
 def tick_step(top: float, most: int) -> float:
-    """The round step that gives at most so many.
+    """The smallest round step with at most `most` ticks.
 
     >>> tick_step(61.3, 6), tick_step(0.9, 4)
     (20.0, 0.5)
@@ -252,12 +252,12 @@ def tick_step(top: float, most: int) -> float:
 
 
 def in_tick(value: float, step: float) -> str:
-    """A tick with as many decimals as its step has."""
+    """A tick label with as many decimals as its step."""
     return f"{value:,.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
 
 
 def time_axis(top_seconds: float) -> tuple[float, str]:
-    """What seconds are multiplied with on an axis, and the unit that gives."""
+    """The factor from seconds to the unit of an axis, and the name of that unit."""
     if top_seconds < 1:
         return 1000.0, "milliseconds"
     if top_seconds < 300:

@@ -15,8 +15,8 @@ import torch
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
-from ocr.advisor.catalogue import Configuration, choose, default_workers, list_configurations
-from ocr.advisor.measure.bench import Result, Row, Settings, bench
+from ocr.advisor.catalogue import Configuration, bench_configurations, choose, default_workers
+from ocr.advisor.measure.bench import BenchResult, BenchSettings, Measurement, bench
 from ocr.advisor.measure.bench_data import link_pages
 from ocr.advisor.measure.bench_epochs import Epoch, compose, touch
 from ocr.advisor.measure.process_memory import MemoryWatch, memory_bytes
@@ -34,14 +34,14 @@ def overrides(data: Path, *more: str) -> list[str]:
     return [f"dataset_base_path={data}", "trainer.accelerator=cpu", *TINY, *more]
 
 
-def run(data: Path, folder: Path, *names: str, ticks: list[str] | None = None, **settings) -> Result:
-    chosen = choose(list_configurations([0, 1, 2], with_model=True), names)
+def run(data: Path, folder: Path, *names: str, ticks: list[str] | None = None, **settings) -> BenchResult:
+    chosen = choose(bench_configurations([0, 1, 2], with_model=True), names)
     told = ticks.append if ticks is not None else lambda what: None
-    return bench(overrides(data), chosen, Settings(folder=str(folder), **{"rounds": 1} | settings), told)
+    return bench(overrides(data), chosen, BenchSettings(folder=str(folder), **{"rounds": 1} | settings), told)
 
 
-def reasons(found: Result) -> dict[str, str]:
-    return {row.name: row.skipped for row in found.rows if row.skipped is not None}
+def reasons(found: BenchResult) -> dict[str, str]:
+    return {row.name: row.skipped for row in found.measurements if row.skipped is not None}
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -50,11 +50,11 @@ def files_below(folder: Path) -> list[Path]:
 
 def test_all_configurations_of_validation_give_all_pages(synthetic, tmp_path):
     before = files_below(synthetic)
-    names = [one.name for one in list_configurations([0, 2])]
+    names = [one.name for one in bench_configurations([0, 2])]
     found = run(synthetic, tmp_path / "work", *names)
     without_dali = find_spec("nvidia.dali") is None if find_spec("nvidia") else True
-    assert set(reasons(found)) == ({"dali"} if without_dali else set())
-    ran = [row for row in found.rows if row.skipped is None]
+    assert set(reasons(found)) == ({"DALI"} if without_dali else set())
+    ran = [row for row in found.measurements if row.skipped is None]
     assert {row.pages for row in ran} == {6}
     for row in ran:
         assert row.first_s > 0
@@ -64,57 +64,57 @@ def test_all_configurations_of_validation_give_all_pages(synthetic, tmp_path):
         assert row.memory_bytes is not None
     stored = {row.name for row in ran if row.stored_bytes}
     assert stored == {
-        *("maps", "preload_maps", "preload_images", "prenormalize", "prefix cache", "tensor cache"),
-        *("webdataset raw", "webdataset ready"),
+        *("stored maps", "preload_maps", "preload_images", "prenormalize"),
+        *("prefix cache", "auto cache", "tensor cache", "raw shards", "ready shards"),
     }
     workers = {row.name: (row.engine, row.workers) for row in ran}
-    assert workers["workers 0"] == ("threads", 0)
-    assert workers["processes 2"] == ("processes", 2)
+    assert workers["0 workers"] == ("threads", 0)
+    assert workers["2 processes"] == ("processes", 2)
     assert not files_below(tmp_path / "work")
     assert files_below(synthetic) == before
 
 
 def test_training_leaves_out_what_would_freeze_its_randomness_and_says_so(synthetic, tmp_path):
-    names = ("disk", "maps", "preload_maps", "prenormalize", "prefix cache", "tensor cache", "webdataset ready")
-    found = run(synthetic, tmp_path, *names, "validation fp32", split="train")
+    names = ("no cache", "stored maps", "preload_maps", "prenormalize", "prefix cache", "tensor cache", "ready shards")
+    found = run(synthetic, tmp_path, *names, "fp32", split="train")
     told = reasons(found)
-    assert set(told) == {"maps", "preload_maps", "prenormalize", "tensor cache", "validation fp32"}
-    assert "stored maps are never used" in told["maps"]
+    assert set(told) == {"stored maps", "preload_maps", "prenormalize", "tensor cache", "fp32"}
+    assert "stored maps are never used" in told["stored maps"]
     assert "is random: every epoch would repeat the first one" in told["tensor cache"]
-    assert "--split val" in told["validation fp32"]
-    assert {row.pages for row in found.rows if row.skipped is None} == {8}
+    assert "--split val" in told["fp32"]
+    assert {row.pages for row in found.measurements if row.skipped is None} == {8}
 
 
 def test_configurations_take_turns_round_by_round(synthetic, tmp_path):
     ticks: list[str] = []
-    found = run(synthetic, tmp_path, "disk", "prefix cache", ticks=ticks, rounds=2)
+    found = run(synthetic, tmp_path, "no cache", "prefix cache", ticks=ticks, rounds=2)
     turns = [tick for tick in ticks if "round" in tick]
-    assert turns == [f"{name}, round {turn} of 2" for turn in (1, 2) for name in ("disk", "prefix cache")]
-    assert all(len(row.later_s) >= 2 for row in found.rows)
-    assert found.baseline == "disk"
+    assert turns == [f"{name}, round {turn} of 2" for turn in (1, 2) for name in ("no cache", "prefix cache")]
+    assert all(len(row.later_s) >= 2 for row in found.measurements)
+    assert found.baseline == "no cache"
 
 
 def test_a_later_epoch_comes_from_the_cache(synthetic, tmp_path):
-    disk, cached = run(synthetic, tmp_path, "disk", "tensor cache", rounds=2).rows
+    disk, cached = run(synthetic, tmp_path, "no cache", "tensor cache", rounds=2).measurements
     assert cached.cpu_s < disk.cpu_s / 2
 
 
 def test_precisions_are_compared_in_validation_with_the_model(synthetic, tmp_path):
-    chosen = choose(list_configurations([0], with_model=True), ["validation fp32", "validation bf16"])
+    chosen = choose(bench_configurations([0], with_model=True), ["fp32", "bf16"])
     given = overrides(synthetic, "model=lite", "model.channels=32")
-    found = bench(given, chosen, Settings(rounds=1, folder=str(tmp_path)))
+    found = bench(given, chosen, BenchSettings(rounds=1, folder=str(tmp_path)))
     assert not reasons(found)
-    assert [row.pages for row in found.rows] == [6, 6]
-    assert found.baseline == "validation fp32"
+    assert [row.pages for row in found.measurements] == [6, 6]
+    assert found.baseline == "fp32"
 
 
 def test_pages_that_nobody_can_read_are_rows_with_a_reason(dataset_folder, tmp_path):
     for image in (dataset_folder / "images" / "val").iterdir():
         image.write_bytes(b"no image")
-    found = run(dataset_folder, tmp_path, "disk", "webdataset raw", "preload_images")
-    assert set(reasons(found)) == {"disk", "webdataset raw", "preload_images"}
+    found = run(dataset_folder, tmp_path, "no cache", "raw shards", "preload_images")
+    assert set(reasons(found)) == {"no cache", "raw shards", "preload_images"}
     assert all("not an image" in reason for reason in reasons(found).values())
-    assert all(row.to_dict()["later_s"] == [] and row.to_dict()["median_s"] is None for row in found.rows)
+    assert all(row.to_dict()["later_s"] == [] and row.to_dict()["median_s"] is None for row in found.measurements)
 
 
 def test_a_part_of_the_pages_is_from_all_over_the_split(synthetic, tmp_path):
@@ -129,7 +129,11 @@ def test_a_part_of_the_pages_is_from_all_over_the_split(synthetic, tmp_path):
 def test_the_caches_of_the_user_are_left_alone(synthetic, tmp_path):
     mine, work = tmp_path / "mine", tmp_path / "work"
     given = overrides(synthetic, f"cache.folder={mine}", "datasets.val_dataset.preload_images=true")
-    bench(given, choose(list_configurations([0]), ["disk", "prefix cache"]), Settings(rounds=1, folder=str(work)))
+    bench(
+        given,
+        choose(bench_configurations([0]), ["no cache", "prefix cache"]),
+        BenchSettings(rounds=1, folder=str(work)),
+    )
     assert not mine.exists()
     assert not files_below(work)
 
@@ -137,8 +141,8 @@ def test_the_caches_of_the_user_are_left_alone(synthetic, tmp_path):
 def test_the_users_own_settings_are_kept_and_those_in_question_are_not(synthetic, tmp_path):
     given = overrides(synthetic, "data=base", "datasets.val_dataset.preload_maps=true", "targets.shrink_ratio=0.5")
     places = link_pages(compose_training(given, "ocr bench"), "val", 0, tmp_path)
-    known = {one.name: one for one in list_configurations([0])}
-    disk, raw = (compose(known[name], given, "val", places) for name in ("disk", "webdataset raw"))
+    known = {one.name: one for one in bench_configurations([0])}
+    disk, raw = (compose(known[name], given, "val", places) for name in ("no cache", "raw shards"))
     assert disk.targets.shrink_ratio == raw.targets.shrink_ratio == 0.5
     assert disk.datasets.val_dataset.preload_maps is False
     assert raw.datasets.val_dataset.tar_path == f"{tmp_path}/raw/val-*.tar"
@@ -146,7 +150,7 @@ def test_the_users_own_settings_are_kept_and_those_in_question_are_not(synthetic
 
 
 def test_spread_and_median_are_of_the_later_epochs():
-    row = Row(Configuration("one", "", ()), "val", pages=12)
+    row = Measurement(Configuration("one", "", ()), "val", pages=12)
     row.first_s, row.later = 9.0, [Epoch(seconds, 1.0, 12) for seconds in (3.0, 1.0, 2.0)]
     assert (row.median_s, row.spread, row.pages_per_s) == (2.0, 1.0, 6.0)
     row.later = row.later[:1]
@@ -208,13 +212,13 @@ def script(*arguments: str) -> list[str]:
 
 def test_the_script_writes_table_csv_and_json(synthetic, tmp_path):
     files = {kind: tmp_path / f"bench.{kind}" for kind in ("csv", "json")}
-    options = ["--only", "disk,tensor cache,prenormalize", "--rounds", "2", "--folder", str(tmp_path / "work")]
+    options = ["--only", "no cache,tensor cache,prenormalize", "--rounds", "2", "--folder", str(tmp_path / "work")]
     options += [f"--{kind}={file}" for kind, file in files.items()]
     line = script(*overrides(synthetic), *options)
     ran = subprocess.run(line, capture_output=True, text=True, timeout=300, env={**os.environ, "COLUMNS": "80"})
     assert ran.returncode == 0, ran.stderr
     found = read_result(files["json"])
-    assert (found["kind"], found["baseline"], found["data"]["pages"]) == ("bench", "disk", 6)
+    assert (found["kind"], found["baseline"], found["data"]["pages"]) == ("bench", "no cache", 6)
     keys = {"name", "overrides", "split", "workers", "first_s", "later_s", "median_s", "spread", "pages_per_s"}
     for row in found["configurations"]:
         assert keys | {"memory_bytes", "skipped"} <= set(row)
@@ -232,7 +236,7 @@ def test_the_script_writes_table_csv_and_json(synthetic, tmp_path):
 
 def test_ctrl_c_leaves_nothing_behind(synthetic, tmp_path):
     work = tmp_path / "work"
-    options = ["--only", "prefix cache,processes 2", "--rounds", "999", "--folder", str(work)]
+    options = ["--only", "prefix cache,2 processes", "--rounds", "999", "--folder", str(work)]
     process = subprocess.Popen(script(*overrides(synthetic), *options), stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 120
@@ -250,17 +254,20 @@ def test_ctrl_c_leaves_nothing_behind(synthetic, tmp_path):
 def test_the_list_names_every_configuration():
     shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["bench", "--list"])
     assert shown.exit_code == 0
-    for one in list_configurations(with_model=True):
+    for one in bench_configurations(with_model=True):
         assert one.name in shown.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--only", "disc"), "--only 'disc': did you mean disk"),
-        (("--only", "validation bf16"), "Precisions need --model"),
-        (("--workers", "two"), "--workers 'two' are no numbers of workers"),
-        (("data=webdataset",), "datasets.val_dataset is no folder of pages: set data=base"),
+        (("--only", "no cash"), "--only 'no cash': did you mean no cache"),
+        (("--only", "bf16"), "fp32 and bf16 need --model"),
+        (("--workers", "two"), "--workers 'two' must be a list of integers >= 0"),
+        (
+            ("data=webdataset",),
+            "datasets.val_dataset is not a folder of pages, from which shards are made: set data=base",
+        ),
         (("--split", "tset"), "tset_dataset is not in the config"),
     ],
 )
@@ -276,8 +283,8 @@ def test_what_cannot_work_is_named(synthetic, tmp_path, arguments, said):
 def test_the_exit_status_is_1_where_nothing_ran(dataset_folder, tmp_path):
     for image in (dataset_folder / "images" / "val").iterdir():
         image.write_bytes(b"no image")
-    given = [*overrides(dataset_folder), "--folder", str(tmp_path), "--only", "disk"]
+    given = [*overrides(dataset_folder), "--folder", str(tmp_path), "--only", "no cache"]
     ended = CliRunner().invoke(app, ["bench", *given])
     assert isinstance(ended.exception, SystemExit)
     assert ended.exit_code == 1
-    assert "disk is left out: " in ended.output
+    assert "no cache was skipped: " in ended.output

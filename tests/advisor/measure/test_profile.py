@@ -14,8 +14,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from ocr.advisor.measure.profile import Profile, Settings, measure_stages, profile
-from ocr.advisor.measure.stage_timing import DATA_KINDS, Call, Figures, Step
+from ocr.advisor.measure.profile import Profile, ProfileSettings, measure_stages, profile
+from ocr.advisor.measure.stage_timing import DATA_KINDS, Call, StageTimes, Step
 from ocr.advisor.report.result_file import read_result
 from ocr.cli import app
 from ocr.datasets import DBTransforms, OCRDataset, OCRWebDataset
@@ -141,7 +141,7 @@ def test_a_stage_that_computes_takes_cpu_for_all_of_its_time(synthetic):
 @pytest.mark.parametrize(("cpu_seconds", "waits"), [(0.001, True), (0.019, False)])
 def test_the_slowest_stage_is_named_and_whether_it_waits(cpu_seconds, waits):
     calls = {"Fast": Call(0.005, 0.005, 0, 0, 0, 1), "Slow": Call(0.02, cpu_seconds, 0, 0, 0, 1)}
-    stages = [Figures.of(Step(name, name, "fixed", id), [call], 0.5) for name, call in calls.items()]
+    stages = [StageTimes.of(Step(name, name, "fixed", id), [call], 0.5) for name, call in calls.items()]
     found = Profile("here", 5, stages, {}, {})
     assert found.slowest is stages[1]
     assert found.sentence.startswith("Slow takes ")
@@ -214,7 +214,7 @@ def composed(data: Path, *overrides: str):
 
 def test_larger_pages_take_more_and_nothing_is_cached(synthetic, tmp_path):
     compose = composed(synthetic, f"cache.folder={tmp_path}", "datasets.val_dataset.preload_images=true")
-    found = profile(compose, Settings("val", pages=4, repeats=2, sizes=(64, 640)))
+    found = profile(compose, ProfileSettings("val", pages=4, repeats=2, sizes=(64, 640)))
     small, large = found.sizes[64], found.sizes[640]
     assert [stage.name for stage in small] == [stage.name for stage in large]
     letterbox = [stage.name for stage in small].index("Letterbox")
@@ -226,7 +226,7 @@ def test_larger_pages_take_more_and_nothing_is_cached(synthetic, tmp_path):
 def test_a_page_that_cannot_be_read_is_left_out_where_that_is_wished(dataset_folder):
     image = sorted((dataset_folder / "images" / "val").iterdir())[0]
     image.write_bytes(b"no image")
-    found = profile(composed(dataset_folder, "on_bad_sample=skip"), Settings("val", pages=6, repeats=1))
+    found = profile(composed(dataset_folder, "on_bad_sample=skip"), ProfileSettings("val", pages=6, repeats=1))
     assert found.pages == 5
 
 
@@ -284,7 +284,7 @@ def test_what_cannot_work_is_named(synthetic, arguments, said):
 def test_an_error_of_the_script_is_one_line():
     ran = run_script("--sizes", "640,large")
     assert ran.returncode == 2
-    assert ran.stderr == "error: --sizes '640,large' are no sides in pixels. Give such as 320,640,1280\n"
+    assert ran.stderr == "error: --sizes '640,large' must be a list of integers >= 16, such as 320,640,1280\n"
 
 
 def test_json_is_whole_or_not_there(synthetic, tmp_path):

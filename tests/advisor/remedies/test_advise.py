@@ -14,9 +14,10 @@ from hydra import compose, initialize_config_dir
 from ocr.advisor.measure.temporary_folder import temporary_folder
 from ocr.advisor.model.queueing import DISK, Consumer, Demand, Pipeline
 from ocr.advisor.remedies.advice import Advice, Remedy, combine
-from ocr.advisor.remedies.advisor import Advisor, Settings
-from ocr.advisor.remedies.candidates import Candidate
-from ocr.advisor.report.advice_screen import show, to_result, write_tuned
+from ocr.advisor.remedies.advisor import AdviseSettings, Advisor
+from ocr.advisor.remedies.tuned import write_tuned
+from ocr.advisor.report.advice_result import to_result
+from ocr.advisor.report.advice_screen import print_advice
 from ocr.advisor.report.result_file import read_result, write_result
 from ocr.errors import ConfigError, DataError
 from ocr.jobs.compose import CONFIGS, compose_training
@@ -28,7 +29,7 @@ TINY = ("transforms.size=64", "model=lite", "model.channels=32", "trainer.accele
 def advisor(data: Path, *overrides: str, **settings) -> Advisor:
     base = [f"dataset_base_path={data}", *TINY, *overrides]
     options = {"split": "val", "pages": 6, "step_ms": 1.0, "rounds": 1} | settings
-    return Advisor(lambda more: compose_training([*base, *more], "ocr advise"), Settings(**options), cores=2)
+    return Advisor(lambda more: compose_training([*base, *more], "ocr advise"), AdviseSettings(**options), cores=2)
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
@@ -40,25 +41,33 @@ def test_every_remedy_is_tried_predicted_and_checked(synthetic, tmp_path, split)
         chief.verify(advice, folder, lambda what: None)
     assert not list(tmp_path.iterdir())
     names = {remedy.name for remedy in advice.remedies}
-    both = {"page cache", "scaled decode", "uint8 to the device", "raw shards", "ready shards", "1 worker", "4 workers"}
-    assert names >= both | {"processes"}
-    assert ("batch cache" in names) == ("stored maps" in names) == (split == "val")
+    both = {
+        "prefix cache",
+        "scaled decode",
+        "uint8 to the device",
+        "raw shards",
+        "ready shards",
+        "1 thread",
+        "4 threads",
+    }
+    assert names >= both | {"2 processes"}
+    assert ("auto cache" in names) == ("stored maps" in names) == (split == "val")
     for remedy in [advice.present, *advice.remedies]:
         assert remedy.later.epoch_seconds > 0
         assert remedy.reason
-    assert {name for name, *_ in advice.verified} >= both | {"present", "processes"}
+    assert {name for name, *_ in advice.verified} >= both | {"present", "2 processes"}
     assert all(measured > 0 for _, _, measured in advice.verified)
     assert advice.timeline[0].what == "wait"
     gains = [round(remedy.gain, 2) for remedy in advice.remedies]
     assert gains == sorted(gains, reverse=True)
-    assert "cache" in next(remedy for remedy in advice.remedies if remedy.name == "page cache").overrides[0]
+    assert "cache" in next(remedy for remedy in advice.remedies if remedy.name == "prefix cache").overrides[0]
 
 
 def test_what_is_on_already_is_no_remedy(synthetic, tmp_path):
     with temporary_folder(tmp_path) as folder:
         advice = advisor(synthetic).advise(folder, lambda what: None)
     names = {remedy.name for remedy in advice.remedies}
-    assert not names & {"page cache", "batch cache", "scaled decode", "uint8 to the device"}
+    assert not names & {"prefix cache", "auto cache", "scaled decode", "uint8 to the device"}
     assert "no cache" in names
     assert advice.present.kept_bytes > 0
 
@@ -85,16 +94,16 @@ def test_the_advice_is_a_table_a_file_and_a_page(synthetic, tmp_path, capsys):
 
     with temporary_folder(tmp_path / "bench") as folder:
         advice = advisor(synthetic, "data.cache=off").advise(folder, lambda what: None)
-    show(advice, Console(width=80))
+    print_advice(advice, Console(width=80))
     told = capsys.readouterr().out
-    assert "pays after" in told
+    assert "pays off after" in told
     assert max(map(len, told.splitlines()[3:])) > 60
     rates = {"disk_bytes_per_s": 1e9, "copy_bytes_per_s": 1e10}
     found = to_result(advice, "ocr advise", {"cores": 2}, "val", rates, [])
     write_result(found, tmp_path / "advice.json")
     assert read_result(tmp_path / "advice.json") == json.loads(json.dumps(found))
     (tmp_path / "bad.json").write_text("{}")
-    with pytest.raises(DataError, match=r"bad\.json: no result of ocr profile, bench or advise"):
+    with pytest.raises(DataError, match=r"bad\.json is not a result of ocr profile, bench or advise"):
         read_result(tmp_path / "bad.json")
 
 
@@ -122,8 +131,8 @@ def test_the_command_advises_within_one_run(synthetic, tmp_path):
 def test_tuned_settings_have_the_last_word(tmp_path):
     configs = shutil.copytree(CONFIGS, tmp_path / "configs")
     overrides = ["data.cache=prefix", "data.num_workers=3", "transforms.normalize=host", "trainer.precision=bf16-mixed"]
-    path = configs / "data" / "tuned.yaml"
-    write_tuned([*overrides, "shards_base_path=SHARDS"], "base", "ocr advise --apply", path)
+    path = write_tuned([*overrides, "shards_base_path=SHARDS"], "base", "ocr advise --apply", configs / "data")
+    assert path == configs / "data" / "tuned.yaml"
     text = path.read_text()
     assert "# Written by: ocr advise --apply" in text
     assert "SHARDS" not in text
@@ -138,7 +147,7 @@ def test_tuned_settings_have_the_last_word(tmp_path):
 
 def test_pages_beyond_the_memory_come_from_the_disk(synthetic, tmp_path):
     chief = advisor(synthetic, "data.cache=off")
-    chief.free_memory_bytes, chief.rates["disk_bytes_per_s"] = 1.0, 1e4
+    chief.free_memory_bytes, chief.throughput["disk_bytes_per_s"] = 1.0, 1e4
     with temporary_folder(tmp_path) as folder:
         advice = chief.advise(folder, lambda what: None)
     found = advice.present.later
@@ -170,7 +179,7 @@ def test_a_split_that_is_not_there_is_named(synthetic):
 @pytest.mark.parametrize("wrong", [{"step_ms": -1.0}, {"step_ms": float("nan")}, {"pages": 0}])
 def test_numbers_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ConfigError, match=r"--step-ms|--pages"):
-        Settings(**wrong)
+        AdviseSettings(**wrong)
 
 
 def remedy(name: str, seconds: float, *overrides: str, step: float = 0.0, workers: int = 2, **details) -> Remedy:
@@ -181,16 +190,15 @@ def remedy(name: str, seconds: float, *overrides: str, step: float = 0.0, worker
 
 def test_remedies_are_combined_where_that_brings_more():
     present = remedy("present", 0.1, step=0.4)
-    candidate = Candidate("page cache", ("data.cache=prefix",), "", lambda indices, folder: None)  # type: ignore[arg-type,return-value]
     parts = [
-        remedy("page cache", 0.02, "data.cache=prefix", step=0.4, candidate=candidate, kept_bytes=7),
-        remedy("4 workers", 0.1, "data.num_workers=4", step=0.4, workers=4),
-        remedy("bf16", 0.1, "trainer.precision=bf16-mixed", step=0.2),
+        remedy("prefix cache", 0.02, "data.cache=prefix", step=0.4, changes="demands", kept_bytes=7),
+        remedy("4 threads", 0.1, "data.num_workers=4", step=0.4, workers=4, changes="workers"),
+        remedy("bf16", 0.1, "trainer.precision=bf16-mixed", step=0.2, changes="consumer"),
     ]
     parts = [replace(part, gain=present.later.epoch_seconds / part.later.epoch_seconds) for part in parts]
     found = combine(parts, present)
     # With the cache only the step is left, which more workers do not make faster, and bf16 does.
-    assert [one.name for one in found] == ["page cache + bf16", "page cache + 4 workers + bf16", "4 workers + bf16"]
+    assert [one.name for one in found] == ["prefix cache + bf16", "prefix cache + 4 threads + bf16", "4 threads + bf16"]
     assert found[0].overrides == ("data.cache=prefix", "trainer.precision=bf16-mixed")
     assert found[0].kept_bytes == 7
     assert found[0].gain > 1.5 * max(part.gain for part in parts)

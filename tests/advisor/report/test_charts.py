@@ -7,11 +7,11 @@ import pytest
 import sample_results as samples
 
 from ocr.advisor.report import charts, number_format, style, svg_chart
-from ocr.advisor.report.svg_chart import Chart, Mark, Row, draw, fold, text_width, tick_step
+from ocr.advisor.report.svg_chart import Chart, ChartRow, Mark, draw, fold, text_width, tick_step
 
 
 def test_a_bar_is_as_long_as_its_figure():
-    chart = Chart("t", "ms", [Row("a", "1", [Mark("bar", 0, 1)]), Row("b", "4", [Mark("bar", 0, 4)])])
+    chart = Chart("t", "ms", [ChartRow("a", "1", [Mark("bar", 0, 1)]), ChartRow("b", "4", [Mark("bar", 0, 4)])])
     for width in svg_chart.WIDTHS.values():
         one, four = map(float, re.findall(r'class="bar c1" d="M[\d.]+ \d+h([\d.]+)v', draw(chart, width, "n")))
         assert four == pytest.approx(4 * one, abs=0.05)

@@ -80,7 +80,7 @@ def test_text_of_results_is_escaped_wherever_it_is_shown():
 
 def test_a_section_is_there_only_where_its_data_is():
     time, helps = "Where the time goes", "What would help"
-    truth, configurations, again = "Predicted against measured", "Configurations side by side", "Do it again"
+    truth, configurations, again = "Predicted against measured", "Configurations side by side", "Commands"
     headings = {kind: Outline(render_report([make()])).headings for kind, make in KINDS.items()}
     assert headings["profile"] == [time, "Machine", again]
     assert headings["bench"] == [configurations, "Machine", again]
@@ -98,7 +98,7 @@ def test_the_verdict_is_the_first_sentence_and_that_of_the_advice_before_others(
         assert '<p class="verdict wrong">' in page
     assert "47 % of the data path" in render_report([samples.profile()]).split("<h2>")[0]
     bench = unescape(render_report([samples.bench()]).split("<h2>")[0])
-    assert "tensor cache is the fastest, with 2.20 ms an epoch: 755 × as fast as disk, which takes 1.66 s" in bench
+    assert "tensor cache is the fastest, with 2.20 ms per epoch: 755 × as fast as disk, which takes 1.66 s" in bench
 
 
 def test_a_model_that_is_the_bottleneck_gets_no_remedy_to_try():
@@ -146,7 +146,7 @@ def test_a_machine_is_told_once_and_another_one_beside_it():
     freer = samples.bench() | {"machine": samples.MACHINE | {"free_memory_bytes": 1}}
     assert render_report([samples.profile(), freer]).count("AMD EPYC") == 1
     page = render_report([samples.profile(), other])
-    assert "compare figures of one only" in page
+    assert "compare figures of the same machine only" in page
     assert page.count("Machine of profile") == 2
 
 
@@ -205,7 +205,7 @@ def test_the_command_draws_several_files_as_one_page(tmp_path):
     out = tmp_path / "new folder" / "report.html"
     done = run(*files, "--out", out)
     assert done.exit_code == 0, done.output
-    assert "drawn:" in done.stdout
+    assert "written:" in done.stdout
     results = [json.loads(file.read_text()) for file in files]
     assert out.read_text() == render_report(results)
     assert list(out.parent.iterdir()) == [out]
