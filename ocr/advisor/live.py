@@ -27,7 +27,7 @@ class LiveAdvice(lightning.Callback):
 
     def __init__(self, console: Console | None = None, pages: int = PAGES) -> None:
         self.console, self.pages = console or Console(), pages
-        self.told = False
+        self.advised = False
         self._started = 0.0
 
     def setup(self, trainer: lightning.Trainer, pl_module: Any, stage: str) -> None:
@@ -41,13 +41,13 @@ class LiveAdvice(lightning.Callback):
         dataset = getattr(getattr(trainer, "datamodule", None), "datasets", {}).get("train")
         seconds = time.perf_counter() - self._started
         waited = pl_module.stopwatch.seconds["data wait"]
-        if self.told or not isinstance(dataset, PageDataset) or not trainer.is_global_zero:
+        if self.advised or not isinstance(dataset, PageDataset) or not trainer.is_global_zero:
             return
         totals = dataset.ledger.totals()
         is_filling = totals["cache_misses"] > TOO_MUCH * totals["seen"]
         if waited < TOO_MUCH * seconds or is_filling:
             return
-        self.told = True
+        self.advised = True
         loader: Any = trainer.train_dataloader
         consumer = Consumer((seconds - waited) / max(1, int(trainer.num_training_batches)))
         indices = choose_pages(dataset, self.pages)

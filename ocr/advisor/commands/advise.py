@@ -66,8 +66,8 @@ def advise(
         advisor = Advisor(
             lambda more: compose_training([*given, *more], "ocr advise"),
             settings,
-            machine.cores,
-            machine.free_memory_bytes,
+            machine["cores"],
+            machine["free_memory_bytes"],
         )
         advice = advisor.advise(folder, lambda what: progress.update(task, description=what))
         if verify:
@@ -77,7 +77,7 @@ def advise(
         console.print(f"[yellow]{busy}[/]", highlight=False, soft_wrap=True)
     options = ["--split", split, *(["--step-ms", f"{step_ms:g}"] if step_ms is not None else [])]
     command = shlex.join(["ocr", "advise", *given, *options, *["--verify"] * verify])
-    found = to_result(advice, command, machine.to_dict(), split, advisor.throughput, cache_state(root))
+    found = to_result(advice, command, machine, split, advisor.throughput, cache_state(root))
     if json_file:
         from ocr.advisor.report.result_file import write_result
 

@@ -106,7 +106,7 @@ def _write_json(found: BenchResult, command: str, split: str, path: Path) -> Non
     from ocr.advisor.report.result_file import result, write_result
     from ocr.cache.folder import cache_root
 
-    machine = describe_machine(cache_root(None)).to_dict()
+    machine = describe_machine(cache_root(None))
     data = {"place": found.location, "split": split, "pages": found.pages}
     figures: dict[str, Any] = {
         "configurations": [one.to_dict() for one in found.measurements],

@@ -58,7 +58,7 @@ def profile(
     if json_file is not None:
         options = ["--split", split, "--pages", str(pages), "--repeats", str(repeats), "--sizes", sizes]
         command = shlex.join(["ocr", "profile", *given, *options, *["--model"] * model])
-        machine = describe_machine(cache_root(None)).to_dict()
+        machine = describe_machine(cache_root(None))
         data = {"place": found.location, "split": split, "pages": found.pages}
         write_result(result("profile", command, machine, data, **found.to_figures()), json_file)
         console.print(f"written: {json_file}", highlight=False, markup=False, soft_wrap=True)

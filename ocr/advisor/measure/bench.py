@@ -13,11 +13,12 @@ from omegaconf import DictConfig
 
 from ocr.advisor.catalogue import BASELINE, CATALOGUE, Configuration
 from ocr.advisor.measure.bench_data import BenchData, link_pages, prepare, stored_bytes
-from ocr.advisor.measure.bench_epochs import DataEpochs, Epoch, ModelEpochs, bench_overrides, compose
+from ocr.advisor.measure.bench_epochs import DataEpochs, ModelEpochs, bench_overrides, compose
 from ocr.advisor.measure.other_processes import CpuOfOthers
 from ocr.advisor.measure.pages import open_uncached
 from ocr.advisor.measure.process_memory import MemoryWatch
 from ocr.advisor.measure.temporary_folder import temporary_folder
+from ocr.advisor.measure.timed_batches import Pass
 from ocr.cache.folder import cache_root
 from ocr.errors import GlyphFeedError
 from ocr.jobs.compose import compose_training
@@ -53,7 +54,7 @@ class Measurement:
     """Writing maps or shards, once."""
     first_s: float | None = None
     """Includes opening the split, and filling a cache that is filled ahead."""
-    later: list[Epoch] = field(default_factory=list)
+    later: list[Pass] = field(default_factory=list)
     memory_bytes: int | None = None
     """The largest growth of this process and its workers."""
     stored_bytes: int | None = None
@@ -123,7 +124,7 @@ class BenchResult(NamedTuple):
     all_pages: int
     measurements: list[Measurement]
     others_share: float | None = None
-    """Share of the cores that other processes used meanwhile."""
+    """Share of the cores that other processes used during the measurement."""
 
     @property
     def baseline(self) -> str:
@@ -208,7 +209,7 @@ class _Turns:
                 one.first_s, one.pages = time.perf_counter() - start, pages
             watch.stop()
             watch.look()
-            later: list[Epoch] = []
+            later: list[Pass] = []
             while len(later) < MAX_EPOCHS and sum(epoch.seconds for epoch in later) < ENOUGH_SECONDS:
                 later.append(epochs.run())
             watch.look()

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -17,21 +17,13 @@ from ocr.advisor.catalogue import Configuration
 from ocr.advisor.measure.bench_data import BenchData
 from ocr.advisor.measure.model_step import find_device, wait_for
 from ocr.advisor.measure.pages import CACHES
+from ocr.advisor.measure.timed_batches import Pass
 from ocr.jobs.compose import compose_training
 from ocr.pipeline.batch import Batch
 
 _OF_FOLDERS = ("datasets.", "image_extensions=", "annotation_format=", "use_stored_maps=", "shards_base_path=")
 """Overrides that shards do not know, or that would read other shards."""
 _MEMORY_PAGE_BYTES = 4096
-
-
-class Epoch(NamedTuple):
-    """One pass over the pages."""
-
-    seconds: float
-    cpu_seconds: float
-    """Of all threads and worker processes."""
-    pages: int
 
 
 def bench_overrides(configuration: Configuration, split: str) -> list[str]:
@@ -81,7 +73,7 @@ class DataEpochs:
         data.trainer = SimpleNamespace(strategy=strategy, global_rank=0, world_size=1)  # type: ignore[assignment]
         self._loader = data.loader(split)
 
-    def run(self) -> Epoch:
+    def run(self) -> Pass:
         """All batches of an epoch."""
         pages, cpu, start = 0, _cpu_seconds(), time.perf_counter()
         for batch in self._loader:
@@ -89,7 +81,7 @@ class DataEpochs:
                 pages += len(batch["images"])
                 touch(batch)
         wait_for(self._device)
-        return Epoch(time.perf_counter() - start, _cpu_seconds() - cpu, pages)
+        return Pass(time.perf_counter() - start, _cpu_seconds() - cpu, pages)
 
 
 class ModelEpochs:
@@ -108,13 +100,13 @@ class ModelEpochs:
         self._trainer = build_trainer(config, training=False)
         self._pages = len(self._data.dataset(split))
 
-    def run(self) -> Epoch:
+    def run(self) -> Pass:
         """One validation."""
         cpu, start = _cpu_seconds(), time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Lightning's remarks on the number of workers, and the like.
             self._trainer.validate(self._module, datamodule=self._data, verbose=False)
-        return Epoch(time.perf_counter() - start, _cpu_seconds() - cpu, self._pages)
+        return Pass(time.perf_counter() - start, _cpu_seconds() - cpu, self._pages)
 
 
 def _cpu_seconds() -> float:

@@ -1,12 +1,11 @@
-"""Facts about the machine that was measured."""
+"""Facts about the machine that was measured, on which results depend besides the code."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shutil
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,42 +14,21 @@ from ocr.system import free_memory, usable_cores
 LIBRARIES = ("torch", "numpy", "numba", "opencv-python-headless", "simplejpeg", "pillow", "lightning")
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What results depend on besides the code."""
-
-    processor: str
-    cores: int
-    """Those that this process may use."""
-    memory_bytes: int
-    free_memory_bytes: int
-    free_disk_bytes: int
-    """In the folder of the caches."""
-    device: str
-    """cpu, or the name of the GPU."""
-    system: str
-    libraries: dict[str, str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
-
-def describe_machine(cache_folder: Path) -> Machine:
-    """The facts of this machine now."""
+def describe_machine(cache_folder: Path) -> dict[str, Any]:
+    """The facts of this machine now; free disk space is that of the folder of the caches."""
     import torch
 
-    present = next(folder for folder in (cache_folder, *cache_folder.resolve().parents) if folder.exists())
-    return Machine(
-        processor=_processor(),
-        cores=usable_cores(),
-        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        free_memory_bytes=free_memory(),
-        free_disk_bytes=shutil.disk_usage(present).free,
-        device=torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        system=f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
-        libraries={name: _version(name) for name in LIBRARIES},
-    )
+    existing = next(folder for folder in (cache_folder, *cache_folder.resolve().parents) if folder.exists())
+    return {
+        "processor": _processor(),
+        "cores": usable_cores(),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "free_memory_bytes": free_memory(),
+        "free_disk_bytes": shutil.disk_usage(existing).free,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "libraries": {name: _version(name) for name in LIBRARIES},
+    }
 
 
 def _processor() -> str:
@@ -64,5 +42,5 @@ def _processor() -> str:
 def _version(name: str) -> str:
     try:
         return version(name)
-    except ModuleNotFoundError:
+    except PackageNotFoundError:
         return "not installed"

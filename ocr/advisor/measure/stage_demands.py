@@ -19,7 +19,7 @@ from ocr.datasets.page_dataset import PageDataset
 from ocr.pipeline.cut import Cut
 
 SHORT_SECONDS = 0.0002
-"""A shorter stage is not run in several threads: starting them takes as long, and it is no bottleneck."""
+"""A shorter stage is not run in several threads: starting them takes as long, and it cannot be the bottleneck."""
 MOSTLY = 0.75
 """A stage that is on a core for a larger share of its time counts as computing all the time."""
 IDLE_FROM = 1.25
@@ -46,14 +46,14 @@ class Measured(NamedTuple):
 def measure_demands(
     dataset: PageDataset, indices: Sequence[int], workers: int, cores: int, epochs: int = 2
 ) -> Measured:
-    """Demands of all stages on these pages; a first pass reads the files and compiles kernels."""
+    """Demands of all stages on these pages; a first pass reads the files into memory."""
     path = DataPath(dataset, torch.device("cpu"))
     at_once = max(2, min(workers, cores)) if cores > 1 else 2
     with ThreadPoolExecutor(at_once) as pool:
         clock = _ScalingClock(pool, at_once)
         path.run_batch(indices[:2], 0)
         for epoch in range(epochs):
-            clock.refer()
+            clock.calibrate()
             path.run_batch(indices, epoch, clock.measure)
         return clock.demands(contended=workers > 1)
 
@@ -76,7 +76,7 @@ class _ScalingClock:
         """Share of the time in which no other thread got the GIL."""
         self._core_seconds: list[float] = []
 
-    def refer(self) -> None:
+    def calibrate(self) -> None:
         """Measure work that never waits for other threads: how much of the cores is available now."""
         for _ in range(3):
             seconds, cpu = _time(_burn)

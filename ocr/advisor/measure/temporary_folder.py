@@ -15,14 +15,14 @@ PREFIX = "bench-"
 
 
 @contextmanager
-def temporary_folder(where: Path) -> Iterator[Path]:
+def temporary_folder(parent: Path) -> Iterator[Path]:
     """A folder that is removed at the end, also after an error; folders of killed commands are removed at the start."""
-    where.mkdir(parents=True, exist_ok=True)
-    for left in where.glob(f"{PREFIX}*-*"):
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.glob(f"{PREFIX}*-*"):
         owner = left.name.removeprefix(PREFIX).split("-")[0]
         if has_ended(owner):
             shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=where))
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
     try:
         yield folder
     finally:

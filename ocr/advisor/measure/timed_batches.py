@@ -25,12 +25,12 @@ ALARM_SECONDS = 60.0
 DALI_BATCHES = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What one pass over some batches took."""
+class Pass(NamedTuple):
+    """What one pass over some pages took."""
 
     seconds: float
     cpu_seconds: float
+    """Of all threads and, if they have ended, worker processes."""
     pages: int
 
 
@@ -39,7 +39,7 @@ def time_batches(
     plan: Sequence[Sequence[int]],
     workers: int,
     finish: Callable[[Batch], Batch] | None = None,
-) -> Trial:
+) -> Pass:
     """One pass over these batches, made by this many threads."""
     maker = choose_maker(dataset, None, finish)
     cpu, begin = time.process_time(), time.perf_counter()
@@ -48,7 +48,7 @@ def time_batches(
         pages = sum(len(batch["images"]) if batch is not None else 0 for batch in pool.batches())
     finally:
         pool.close()
-    return Trial(time.perf_counter() - begin, time.process_time() - cpu, pages)
+    return Pass(time.perf_counter() - begin, time.process_time() - cpu, pages)
 
 
 class LoaderTimes(NamedTuple):

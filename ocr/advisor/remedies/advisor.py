@@ -19,8 +19,8 @@ from ocr.advisor.measure.stage_demands import Measured, measure_demands
 from ocr.advisor.measure.stage_timing import one_opencv_thread
 from ocr.advisor.measure.throughput import measure_throughput
 from ocr.advisor.measure.timed_batches import (
+    Pass,
     Span,
-    Trial,
     open_dali,
     run_epoch,
     time_batches,
@@ -175,10 +175,10 @@ class Advisor:
         assert batch is not None
         return arrival.receive(arrival.bring(batch))
 
-    def _try(self, candidates: Sequence[Candidate], folder: Path, tick: Tick) -> dict[str, tuple[Trial, Trial]]:
+    def _try(self, candidates: Sequence[Candidate], folder: Path, tick: Tick) -> dict[str, tuple[Pass, Pass]]:
         """The first pass of each over the chosen pages, and the fastest of a few more in which all take turns."""
-        cold: dict[str, Trial] = {}
-        warm: dict[str, Trial] = {}
+        cold: dict[str, Pass] = {}
+        warm: dict[str, Pass] = {}
         passes = {}
         for candidate in candidates:
             tick(candidate.name)
@@ -194,7 +194,7 @@ class Advisor:
         filling = {candidate.name for candidate in candidates if candidate.fills_cache}
         return {name: (cold[name] if name in filling else again, again) for name, again in warm.items()}
 
-    def _pass(self, tried: TrialDataset) -> Callable[[], Trial]:
+    def _pass(self, tried: TrialDataset) -> Callable[[], Pass]:
         """One pass over the batches of a trial, as far as the device."""
         return partial(time_batches, tried.dataset, self._plan(tried), self.workers, self._finish(tried.dataset))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +16,8 @@ from ocr.advisor.measure.stage_demands import cached_kinds
 from ocr.datasets.build import build_dataset
 from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.shard_dataset import ShardDataset
-from ocr.formats.maps import map_file, write_maps
 from ocr.pipeline.cut import Cut
 from ocr.pipeline.source import FolderSource
-from ocr.pipeline.targets import maps_fingerprint
 from ocr.shards.find import open_shards
 from ocr.shards.index import RAW, READY, end_tar, write_member
 from ocr.shards.storage import Storage
@@ -94,9 +92,9 @@ class Candidates:
             "uint8 to the device": self.config.transforms.normalize != "device",
         }
         found = [self._configured(CATALOGUE[name]) for name, wanted in applies.items() if wanted]
-        if self._maps_are_fixed:
-            found.append(self._stored_maps())
-        if isinstance(self.uncached.source, FolderSource):
+        source = self.uncached.source
+        if isinstance(source, FolderSource):
+            found += [self._stored_maps(source)] * self._maps_are_fixed
             found += [self._shards(RAW), self._shards(READY)]
         return found
 
@@ -115,17 +113,16 @@ class Candidates:
         kept = self._page_bytes * has_page + self._maps_bytes * has_maps
         return Candidate(configuration, build, kept, has_page, cached_kinds(Cut(has_page, has_maps)))
 
-    def _stored_maps(self) -> Candidate:
+    def _stored_maps(self, source: FolderSource) -> Candidate:
         def build(indices: Sequence[int], folder: Path) -> TrialDataset:
+            from ocr.tools.preprocess import PageMaps
+
             maps, uncached = Path(tempfile.mkdtemp(dir=folder)), self.uncached
+            write = PageMaps(uncached.fixed_part, uncached.targets, maps, compress=False, on_bad_sample="raise")
             for index in indices:
-                page = uncached.targets(uncached.page(index))
-                assert page.maps is not None
-                path = map_file(maps, page.filename)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_maps(path, page.maps, maps_fingerprint(page, uncached.targets))
+                write(replace(source, entries=(source.entries[index],), skipped={}))
             dataset = PageDataset(
-                uncached.source, uncached.transform, targets=uncached.targets, maps_folder=maps, seed=uncached.seed
+                source, uncached.transform, targets=uncached.targets, maps_folder=maps, seed=uncached.seed
             )
             return TrialDataset(dataset, list(indices))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ocr.advisor.catalogue import CATALOGUE, Configuration, with_workers
 from ocr.advisor.measure.stage_demands import Measured
-from ocr.advisor.measure.timed_batches import LoaderTimes, Trial
+from ocr.advisor.measure.timed_batches import LoaderTimes, Pass
 from ocr.advisor.model.queueing import DISK, Consumer, Demand, Pipeline, scaled
 from ocr.advisor.remedies.advice import Remedy
 from ocr.advisor.remedies.candidates import Candidate
@@ -38,7 +38,7 @@ class Predictor:
         self._busy_workers = max(1, min(workload.workers, workload.cores))
         self.present: Remedy | None = None
 
-    def candidate(self, candidate: Candidate, cold: Trial, warm: Trial) -> Remedy:
+    def candidate(self, candidate: Candidate, cold: Pass, warm: Pass) -> Remedy:
         """A dataset that was tried; the first to be predicted is the present configuration."""
         remedy = self._remedy(
             candidate.configuration,
@@ -99,7 +99,7 @@ class Predictor:
         now = self._workload
         return Pipeline(demands, self._consumer, now.pages, now.batch_size, now.workers, now.cores, now.processes)
 
-    def _demands(self, candidate: Candidate, trial: Trial, is_cold: bool = False) -> tuple[Demand, ...]:
+    def _demands(self, candidate: Candidate, trial: Pass, is_cold: bool = False) -> tuple[Demand, ...]:
         """The stages of a candidate, scaled to what its batches took."""
         seconds = trial.seconds * self._busy_workers / trial.pages
         cpu = self._measured.busy(seconds, trial.cpu_seconds / trial.pages)

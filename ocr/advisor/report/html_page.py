@@ -93,8 +93,8 @@ def _source(found: Found) -> str:
 def _origin(found: Found) -> str:
     """Where the pages are, and when and by which version the result was made."""
     place, made = words(part(found, "data"), "place"), words(found, "made").replace("T", " ").replace("Z", " UTC")
-    told = f" in <code>{escape(place)}</code>" if place else ""
-    return f"{told}, made {escape(made)} by GlyphFeed {escape(words(found, 'glyphfeed'))}" if made else told
+    shown = f" in <code>{escape(place)}</code>" if place else ""
+    return f"{shown}, made {escape(made)} by GlyphFeed {escape(words(found, 'glyphfeed'))}" if made else shown
 
 
 def _tiles(found: Found) -> str:
@@ -113,10 +113,10 @@ def _tiles(found: Found) -> str:
         facts = [(name, _in_ms(part(part(found, "whole"), name), "mean_ms")) for name in part(found, "whole")]
         facts = [(f"per page, {words({'': name}, '')}", value) for name, value in facts]
         facts.append((f"of it in {words(slowest, 'name')}", in_percent(number(slowest, "share"))))
-    told = "".join(
+    shown = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts if value != "–"
     )
-    return f'<dl class="tiles">{told}</dl>' if told else ""
+    return f'<dl class="tiles">{shown}</dl>' if shown else ""
 
 
 def _in_ms(found: Found, key: str) -> str:

@@ -53,12 +53,12 @@ def draw_table(
 
 def draw_facts(facts: Sequence[tuple[str, str]]) -> str:
     """Names and values; names without a value are left out."""
-    told = "".join(
+    shown = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{html_of(value)}</dd></div>"
         for name, value in facts
         if value not in ("", MISSING)
     )
-    return f'<dl class="facts">{told}</dl>' if told else ""
+    return f'<dl class="facts">{shown}</dl>' if shown else ""
 
 
 def draw_code(lines: Sequence[str]) -> Ready:

@@ -92,12 +92,12 @@ def draw(chart: Chart, width: int, name: str, kind: str = "wide") -> str:
         drawn.append(text)
         height += row_height
     axis = _draw_axis(chart, frame, first, height)
-    told = ". ".join(f"{row.label}: {row.value}" for row in chart.rows)
+    shown = ". ".join(f"{row.label}: {row.value}" for row in chart.rows)
     size = f'viewBox="0 0 {width} {height + 36}" width="{width}" height="{height + 36}"'
     return (
         f'<svg class="chart {kind}" {size} role="img" aria-labelledby="{name}-title" aria-describedby="{name}-text">'
         f'<title id="{name}-title">{escape(chart.title)}</title>'
-        f'<desc id="{name}-text">{escape(f"{told}. Axis: {chart.axis}.")}</desc>'
+        f'<desc id="{name}-text">{escape(f"{shown}. Axis: {chart.axis}.")}</desc>'
         f"{axis}{legend}{''.join(drawn)}</svg>"
     )
 

@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 from ocr.advisor.catalogue import Configuration, bench_configurations, choose, default_workers
 from ocr.advisor.measure.bench import BenchResult, BenchSettings, Measurement, bench
 from ocr.advisor.measure.bench_data import link_pages
-from ocr.advisor.measure.bench_epochs import Epoch, compose, touch
+from ocr.advisor.measure.bench_epochs import compose, touch
 from ocr.advisor.measure.process_memory import MemoryWatch, memory_bytes
 from ocr.advisor.measure.temporary_folder import temporary_folder
+from ocr.advisor.measure.timed_batches import Pass
 from ocr.advisor.report.result_file import read_result
 from ocr.cli import app
 from ocr.errors import ConfigError
@@ -151,7 +152,7 @@ def test_the_users_own_settings_are_kept_and_those_in_question_are_not(synthetic
 
 def test_spread_and_median_are_of_the_later_epochs():
     row = Measurement(Configuration("one", "", ()), "val", pages=12)
-    row.first_s, row.later = 9.0, [Epoch(seconds, 1.0, 12) for seconds in (3.0, 1.0, 2.0)]
+    row.first_s, row.later = 9.0, [Pass(seconds, 1.0, 12) for seconds in (3.0, 1.0, 2.0)]
     assert (row.median_s, row.spread, row.pages_per_s) == (2.0, 1.0, 6.0)
     row.later = row.later[:1]
     assert row.spread is None
