@@ -89,7 +89,7 @@ class Advice:
         bottleneck = self.present.later.sentence()
         if self.best is not None:
             change = " ".join(self.best.overrides)
-            return f"{bottleneck} {self.best.name} ({change}) would make epochs {self.best.gain:.1f} times as fast."
+            return f"{bottleneck} With {self.best.name} ({change}) epochs would be {self.best.gain:.1f} times as fast."
         if any(remedy.gain > WORTHWHILE for remedy in self.remedies):
             return f"{bottleneck} Only remedies that need preparation would help."
         return f"{bottleneck} Nothing here will help."
