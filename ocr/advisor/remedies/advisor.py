@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -145,12 +145,14 @@ class Advisor:
                     seconds[name].append(run_epoch(loader, self._step)[0])
         advice.verified += [(one.name, one.later.epoch_seconds, min(seconds[one.name][1:])) for one in remedies]
 
-    def _open_loader(self, remedy: Remedy, candidate: Candidate | None, folder: Path) -> Any:
+    def _open_loader(self, remedy: Remedy, candidate: Candidate | None, folder: Path) -> Iterable[Batch | None]:
         assert candidate is not None
         pipeline, uncached = remedy.later.pipeline, self._candidates.uncached
         settings: dict[str, Any] = {"shuffle": self._shuffle, "drop_last": self._drop_last, "device": self._device}
         if remedy.name == "DALI":
-            return open_dali(uncached, self.batch_size, max(1, self.workers), **settings)
+            dali = open_dali(uncached, self.batch_size, max(1, self.workers), **settings)
+            assert dali is not None
+            return dali
         dataset = candidate.build(range(len(uncached)), folder).dataset
         engine = "processes" if pipeline.processes else "threads"
         return Loader(dataset, self.batch_size, pipeline.workers, engine, **settings)
