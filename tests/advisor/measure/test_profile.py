@@ -272,7 +272,7 @@ def test_the_script_writes_what_the_report_reads(synthetic, tmp_path):
     ("arguments", "said"),
     [
         (("--split", "tain"), "datasets.tain_dataset is not in the config: did you mean train_dataset"),
-        (("transforms.sise=3",), "transforms.sise=3"),
+        (("transforms.sise=3",), "transforms.sise is not a setting: did you mean size"),
         (("--model", "trainer.precision=64-true"), "trainer.precision=64-true"),
     ],
 )
