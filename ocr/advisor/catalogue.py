@@ -9,6 +9,7 @@ from ocr.errors import ConfigError, near_names
 from ocr.system import usable_cores
 
 BASELINE = "no cache"
+_SINGULAR = {"threads": "thread", "processes": "process"}
 _SHARDS = ("data=webdataset", "shards_base_path={shards}")
 _DATASET = "datasets.{split}_dataset"
 
@@ -72,7 +73,7 @@ CATALOGUE = {one.name: one for one in (*_LISTED, *_OPTIONS, *_DEFAULTS, *_PRECIS
 
 def with_workers(engine: str, count: int) -> Configuration:
     """Another number of workers, or workers of another kind: "threads" or "processes"."""
-    name = f"{count} {engine if count != 1 else engine.removesuffix('es' if engine == 'processes' else 's')}"
+    name = f"{count} {_SINGULAR[engine] if count == 1 else engine}"
     about = f"batches are made by {name}" if count else "batches are made by the training loop itself"
     return Configuration(name if count else "0 workers", about, (f"data.engine={engine}", f"data.num_workers={count}"))
 
