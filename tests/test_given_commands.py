@@ -24,7 +24,7 @@ COMMANDS = {
     "python scripts/preprocess_maps.py": SIZES,
     "python scripts/convert_to_webdataset.py": SIZES,
     "python scripts/profile_transforms.py": [*MEASURED, "--repeats", "1", "--sizes", ""],
-    "python scripts/benchmark_validation.py": [*MEASURED, "--only", "disk", "--rounds", "1", "--folder", "{out}/bench"],
+    "python scripts/benchmark_validation.py": [*MEASURED, "--only", "no cache", "--rounds=1", "--folder={out}/bench"],
     "python runners/train.py trainer.limit_val_batches=100 trainer.max_epochs=1": SMALL,
     "python runners/train.py data=webdataset": SMALL,
     "python runners/train.py use_dali=true": SMALL,
