@@ -11,11 +11,12 @@ DEMO   := data/demo
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Set up once; again only when the lock or the package's own metadata changes.
+# Set up once; again only when the lock or the package's own metadata changes. With bytecode, `import lightning` takes 7 s
+# of CPU instead of 16 in environments that write none themselves (PYTHONDONTWRITEBYTECODE=1, as in many containers).
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet -r requirements.lock
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode -r requirements.lock
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
 	$(BIN)/python -c "from ocr.geometry.kernels.warm_up import warm_up; warm_up()"
 	@touch $@
