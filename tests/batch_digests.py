@@ -109,7 +109,7 @@ def config_cases(data: Path, out: Path) -> Iterator[tuple[str, Callable[[], str]
     small += [f"dataloaders.{split}_dataloader.batch_size=3" for split in ("train", "val")]
 
     def loaded(split: str, *overrides: str) -> str:
-        loader = OCRDataModule(compose_training([*small, *overrides], "digests")).loader(split)
+        loader = OCRDataModule(compose_training([*small, *overrides])).loader(split)
         return digest([*loader, *loader])
 
     albumentations = (
@@ -127,7 +127,7 @@ def config_cases(data: Path, out: Path) -> Iterator[tuple[str, Callable[[], str]
     for kind, settings in (("raw", {}), ("ready", {"ready": True}), ("ready_batches", {"ready_batches": 3})):
 
         def shards(kind: str = kind, settings: dict[str, Any] = settings) -> str:
-            config = compose_training([*small, "data.cache=off"], "digests")
+            config = compose_training([*small, "data.cache=off"])
             dataset = OCRDataModule(config).dataset("val")
             wanted = ConvertSettings(samples_per_shard=3, **settings)
             convert_split(make_plan(dataset, "val", out / kind, wanted), wanted, show_progress=False)

@@ -21,7 +21,7 @@ MAX_ELSEWHERE = 3
 """Settings of the same name in other groups that an error lists."""
 
 
-def compose_training(overrides: Sequence[str], command: str = "") -> DictConfig:
+def compose_training(overrides: Sequence[str]) -> DictConfig:
     """The config that `ocr train` has with these overrides, for another command."""
     with own_configs_first(), explained_errors(), initialize_config_dir(str(CONFIGS), version_base="1.3"):
         return compose("train", list(overrides))

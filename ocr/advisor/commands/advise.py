@@ -57,14 +57,14 @@ def advise(
     from ocr.jobs.compose import compose_training
 
     given, console = list(overrides or ()), Console()
-    root = cache_root(compose_training(given, "ocr advise").cache.folder)
+    root = cache_root(compose_training(given).cache.folder)
     machine, others = describe_machine(root), CpuOfOthers()
     settings = AdviseSettings(split=split, pages=pages, step_ms=step_ms)
     columns = (SpinnerColumn(), TextColumn("measuring {task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress, temporary_folder(root) as folder:
         task = progress.add_task("the machine")
         advisor = Advisor(
-            lambda more: compose_training([*given, *more], "ocr advise"),
+            lambda more: compose_training([*given, *more]),
             settings,
             machine["cores"],
             machine["free_memory_bytes"],

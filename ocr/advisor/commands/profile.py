@@ -50,7 +50,7 @@ def profile(
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=settings.rounds)
         found = measure(
-            lambda more: compose_training([*given, *more], "ocr profile"),
+            lambda more: compose_training([*given, *more]),
             settings,
             lambda what: bar.update(task, advance=1, description=what),
         )

@@ -141,7 +141,7 @@ def bench(
 ) -> BenchResult:
     """Measure configurations of a user's overrides, in a folder that is removed afterwards."""
     keep_freed_memory()
-    config = compose_training(given, "ocr bench")
+    config = compose_training(given)
     with temporary_folder(cache_root(settings.folder or config.cache.folder)) as root:
         tick("linking pages")
         data = link_pages(config, settings.split, settings.pages, root)

@@ -40,10 +40,10 @@ def compose(configuration: Configuration, given: Sequence[str], split: str, data
     own = [one for one in bench_overrides(configuration, split) if not one.startswith(("data=", "shards_base_path="))]
     if configuration.from_shards:
         kept = [one for one in given if not one.lstrip("+~").startswith(("data=", *_OF_FOLDERS))]
-        config = compose_training([*kept, "data=webdataset"], "ocr bench")
+        config = compose_training([*kept, "data=webdataset"])
         config.shards_base_path = str(data.prepared(configuration.needs))
     else:
-        config = compose_training(given, "ocr bench")
+        config = compose_training(given)
     node = config.datasets[f"{split}_dataset"]
     # `cache` stays: it follows data.cache, which every configuration sets.
     node.update({name: False for name in CACHES if name in node and name != "cache"})

@@ -55,7 +55,7 @@ def build(
 ) -> int:
     """Fill the cache of one split after the other, with a progress bar; exit status 130 where it is interrupted."""
     check_engine(engine, workers)
-    config, console = compose_training(overrides, "ocr cache build"), Console()
+    config, console = compose_training(overrides), Console()
     if folder is not None:
         config.cache.folder = str(folder)
     try:

@@ -119,7 +119,7 @@ def test_pages_that_nobody_can_read_are_rows_with_a_reason(dataset_folder, tmp_p
 
 
 def test_a_part_of_the_pages_is_from_all_over_the_split(synthetic, tmp_path):
-    config = compose_training(overrides(synthetic), "ocr bench")
+    config = compose_training(overrides(synthetic))
     places = link_pages(config, "val", 3, tmp_path)
     names = sorted(path.name for path in (synthetic / "images" / "val").iterdir())
     assert (places.pages, places.all_pages) == (3, 6)
@@ -141,7 +141,7 @@ def test_the_caches_of_the_user_are_left_alone(synthetic, tmp_path):
 
 def test_the_users_own_settings_are_kept_and_those_in_question_are_not(synthetic, tmp_path):
     given = overrides(synthetic, "data=base", "datasets.val_dataset.preload_maps=true", "targets.shrink_ratio=0.5")
-    places = link_pages(compose_training(given, "ocr bench"), "val", 0, tmp_path)
+    places = link_pages(compose_training(given), "val", 0, tmp_path)
     known = {one.name: one for one in bench_configurations([0])}
     disk, raw = (compose(known[name], given, "val", places) for name in ("no cache", "raw shards"))
     assert disk.targets.shrink_ratio == raw.targets.shrink_ratio == 0.5

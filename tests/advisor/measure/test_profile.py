@@ -207,9 +207,7 @@ def test_a_stage_that_fails_is_named_with_its_page(synthetic):
 
 
 def composed(data: Path, *overrides: str):
-    return lambda more: compose_training(
-        [f"dataset_base_path={data}", "transforms.size=64", *overrides, *more], "ocr profile"
-    )
+    return lambda more: compose_training([f"dataset_base_path={data}", "transforms.size=64", *overrides, *more])
 
 
 def test_larger_pages_take_more_and_nothing_is_cached(synthetic, tmp_path):

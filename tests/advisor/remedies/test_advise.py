@@ -29,7 +29,7 @@ TINY = ("transforms.size=64", "model=lite", "model.channels=32", "trainer.accele
 def advisor(data: Path, *overrides: str, **settings) -> Advisor:
     base = [f"dataset_base_path={data}", *TINY, *overrides]
     options = {"split": "val", "pages": 6, "step_ms": 1.0, "rounds": 1} | settings
-    return Advisor(lambda more: compose_training([*base, *more], "ocr advise"), AdviseSettings(**options), cores=2)
+    return Advisor(lambda more: compose_training([*base, *more]), AdviseSettings(**options), cores=2)
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
