@@ -136,7 +136,8 @@ class PageDataset(Dataset[Item | None]):
 
     def sample(self, index: int) -> Sample:
         """One page after all stages, as arrays; those of a cache are read-only."""
-        return self.with_maps(self._augmented(index))
+        sample = self._augmented(index)
+        return self.draw_maps(sample) if sample.maps is None else sample
 
     def page(self, index: int) -> Sample:
         """One page at the cut, made now: decoded, and through the fixed part of the transforms."""
@@ -182,10 +183,6 @@ class PageDataset(Dataset[Item | None]):
         if self.cut.page or kept.cached != "hit":
             return kept
         return replace(self.page(index), maps=kept.maps, map_source=kept.map_source, cached=kept.cached)
-
-    def with_maps(self, sample: Sample) -> Sample:
-        """The sample with its maps: those it has, or stored or drawn ones."""
-        return self.draw_maps(sample) if sample.maps is None else sample
 
     def guard(self, index: int, get: Callable[[int], Item]) -> Item | None:
         """Skip a page that cannot be used if `on_bad_sample="skip"`; name the page that a stage failed on."""
