@@ -14,7 +14,7 @@ DOCUMENTS = sorted(
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^    .*\n)+", flags=re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
-PROGRAMS = re.compile(r"(?:^|\s)(ocr|make|(?:scripts|runners|benchmarks|examples)/\w+\.py)(?= |$)(.*)$")
+PROGRAMS = re.compile(r"(?:^|\s)(ocr|make|(?:scripts|runners|benchmarks|examples|docs/pictures)/\w+\.py)(?= |$)(.*)$")
 
 
 def python_blocks(text: str) -> list[str]:
