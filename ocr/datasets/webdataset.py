@@ -20,8 +20,8 @@ from ocr.errors import ConfigError
 from ocr.loader.order import epoch_order, shard_order
 from ocr.pipeline.source import ON_BAD_SAMPLE
 from ocr.pipeline.targets import Targets
-from ocr.shards.fetch_ahead import SHARDS_AHEAD
-from ocr.shards.find import can_be_opened, open_shards
+from ocr.shards.open import can_be_opened, open_shards
+from ocr.shards.prefetch import SHARDS_AHEAD
 from ocr.shards.storage import Storage, expand, is_remote
 from ocr.units import parse_bytes
 
@@ -77,7 +77,7 @@ class OCRWebDataset(ShardDataset):
         """Announce the batches of a pass: their shards are fetched ahead."""
         if batches:
             shards = self.source.shard_of[np.concatenate(batches)]
-            self.source.files.expect(shards.tolist(), self._shards_ahead)
+            self.source.files.prefetch(shards.tolist(), self._shards_ahead)
 
     def _fit_into(self, max_bytes: int | None) -> None:
         """Limit the samples that are shuffled together to the shards that fit into `max_bytes`."""

@@ -21,8 +21,8 @@ from ocr.pipeline.batch import Item, Slot
 from ocr.pipeline.ledger import COUNTS
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import Targets
-from ocr.shards.fetch_ahead import FetchAhead
-from ocr.shards.find import index_place, scan_index
+from ocr.shards.open import index_location, scan_index
+from ocr.shards.prefetch import Prefetcher
 from ocr.shards.source import ShardSource
 from ocr.shards.storage import Storage
 
@@ -64,7 +64,7 @@ class OCRWebStream(IterableDataset[Item]):
         self._parts: dict[int, _Part] = {}
         self._lock = threading.Lock()
         lost = "its length is unknown and nothing is cached" if cache != "off" else "its length is unknown"
-        log.info("%s is not there: the shards are streamed, %s", index_place(urls), lost)
+        log.info("%s is not there: the shards are streamed, %s", index_location(urls), lost)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"} | {"_parts": {}}
@@ -90,7 +90,7 @@ class OCRWebStream(IterableDataset[Item]):
         order = rng.permutation(len(self.urls)).tolist() if shuffle else list(range(len(self.urls)))
         enough = (self.shuffle_buffer or STREAM_BUFFER) if shuffle else 1
         group: list[Handle] = []
-        ahead = FetchAhead(order, lambda shard: self.storage.local(self.urls[shard]))
+        ahead = Prefetcher(order, lambda shard: self.storage.local(self.urls[shard]))
         try:
             for shard in order:
                 ahead.reach(shard)

@@ -1,9 +1,9 @@
-"""Tar shards in the layout of WebDataset, and the index that lies beside them.
+"""Tar shards in the layout of WebDataset, and the index beside them.
 
     train-000000.tar    <key>.jpg (the original bytes), <key>.json, perhaps <key>.npz (maps); or ready arrays (.npy)
-    train-index.json    shards with size and sha256, samples with the place of each of their members, the source
+    train-index.json    shards with size and sha256, samples with offset and size of each member, the source
 
-The same input gives the same bytes: members carry no time, owner or order of their own.
+The same input gives the same bytes: members have no time or owner, and their order is fixed.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class StoredSample:
-    """Where the members of one sample lie in its shard: extension -> (offset of the data, size)."""
+    """One sample and its members in its shard: extension -> (offset of the data, size)."""
 
     key: str
     filename: str
     shard: int
     members: dict[str, tuple[int, int]]
     content: str
-    """Digest of the image's bytes (hex), as a cache knows it."""
+    """Digest of the image's bytes (hex), the same as in a cache."""
     annotation: str
-    """Digest of the annotation (hex), as a cache knows it."""
+    """Digest of the annotation (hex), the same as in a cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardIndex:
-    """All that is known of the shards of a split without opening them."""
+    """Everything that is known about the shards of a split without opening them."""
 
     split: str
     kind: str
     annotated: bool
     source: str
-    """Digest of names, contents and annotations: the same for the same pages, wherever they lie."""
+    """Digest of names, contents and annotations: the same for the same pages, wherever they are."""
     stages: str
     """Digest of the fixed stages of ready samples; empty for raw ones."""
     shards: tuple[Shard, ...]
     samples: tuple[StoredSample, ...]
 
     def to_json(self) -> str:
-        """As in the file; the same index, the same text."""
+        """The text of the file; the same index gives the same text."""
         rows = [
             [s.key, s.filename, s.shard, {ext: list(at) for ext, at in s.members.items()}, s.content, s.annotation]
             for s in self.samples
@@ -79,12 +79,12 @@ class ShardIndex:
         return json.dumps(document, ensure_ascii=True, separators=(",", ":")) + "\n"
 
     @classmethod
-    def from_json(cls, text: str | bytes, place: str) -> ShardIndex:
-        """Read an index; DataError where it is none."""
+    def from_json(cls, text: str | bytes, location: str) -> ShardIndex:
+        """Read an index; DataError if it is not one."""
         try:
             document = json.loads(text)
             if document["format"] != FORMAT:
-                raise DataError(f"{place}: an index of format {document['format']}, not {FORMAT}. Convert anew")
+                raise DataError(f"{location}: an index of format {document['format']}, not {FORMAT}. Convert again")
             shards = tuple(Shard(**shard) for shard in document["shards"])
             samples = tuple(
                 StoredSample(
@@ -94,14 +94,14 @@ class ShardIndex:
             )
             head = {name: document[name] for name in ("split", "kind", "annotated", "source", "stages")}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{place}: not an index of shards ({error}). Write it: ocr convert SRC DST") from error
+            raise DataError(f"{location}: not an index of shards ({error}). Write it: ocr convert SRC DST") from error
         if any(not 0 <= sample.shard < len(shards) for sample in samples):
-            raise DataError(f"{place}: a sample lies in a shard that is not listed. Convert anew")
+            raise DataError(f"{location}: a sample is in a shard that is not listed. Convert again")
         return cls(**head, shards=shards, samples=samples)
 
 
 def shard_name(split: str, number: int) -> str:
-    """The file of one shard.
+    """The file name of one shard.
 
     >>> shard_name("train", 3), index_name("train-000003.tar")
     ('train-000003.tar', 'train-index.json')
@@ -110,13 +110,13 @@ def shard_name(split: str, number: int) -> str:
 
 
 def index_name(shard: str) -> str:
-    """The file of the index that belongs to a shard."""
+    """The file name of the index that belongs to a shard."""
     found = _SHARD.fullmatch(shard)
     return f"{found['split'] if found else shard.removesuffix('.tar')}-index.json"
 
 
 def write_member(stream: IO[bytes], name: str, data: bytes | memoryview) -> tuple[int, int]:
-    """Append a file to a tar; where its data lies."""
+    """Append a file to a tar; returns offset and size of its data."""
     member = tarfile.TarInfo(name)
     member.size = len(data)
     header = member.tobuf(tarfile.USTAR_FORMAT)
@@ -128,14 +128,14 @@ def write_member(stream: IO[bytes], name: str, data: bytes | memoryview) -> tupl
 
 
 def end_tar(stream: IO[bytes]) -> None:
-    """Two empty blocks, as tar wants it."""
+    """Write the two empty blocks that end a tar."""
     stream.write(b"\0" * (2 * BLOCK))
 
 
-def scan_tar(stream: IO[bytes], place: str) -> Iterable[tuple[str, dict[str, tuple[int, int]]]]:
-    """Key and members of each sample of a tar without an index, in order; DataError where the tar is damaged.
+def scan_tar(stream: IO[bytes], location: str) -> Iterable[tuple[str, dict[str, tuple[int, int]]]]:
+    """Key and members of each sample of a tar without an index, in order; DataError if the tar is damaged.
 
-    Members are taken by name and type from a list of what may be there; everything else is passed over.
+    Only members whose name and type are allowed are read; everything else is ignored.
     """
     members: dict[str, tuple[int, int]] = {}
     key, offset = "", 0
@@ -154,23 +154,23 @@ def scan_tar(stream: IO[bytes], place: str) -> Iterable[tuple[str, dict[str, tup
                 members[extension.lower()] = (member.offset_data, member.size)
             if members:
                 yield key, members
-            # A damaged header is the end of the archive to Python's reader; to us only empty blocks are.
+            # Python's reader takes a damaged header for the end of the archive; only empty blocks are.
             offset = tar.offset
             stream.seek(offset)
             if stream.read(BLOCK).strip(b"\0"):
                 raise tarfile.ReadError("a damaged header")
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        raise DataError(f"{place}: damaged behind offset {offset} ({error}). Fetch or convert it anew") from error
+        raise DataError(f"{location}: damaged after offset {offset} ({error}). Fetch or convert it again") from error
 
 
 def is_allowed(member: tarfile.TarInfo, extension: str) -> bool:
-    """Whether a member is plain data of a known type, of a sound size, with a name that stays where it is."""
+    """Whether a member is plain data of a known type and a sound size, and its name stays within its folder."""
     parts = member.name.split("/")
-    harmless = not member.name.startswith("/") and ".." not in parts and "\\" not in member.name
+    is_safe = not member.name.startswith("/") and ".." not in parts and "\\" not in member.name
     known = extension.lower().rpartition(".")[2] in ALLOWED
-    return member.isreg() and harmless and known and 0 <= member.size <= MAX_MEMBER_BYTES
+    return member.isreg() and is_safe and known and 0 <= member.size <= MAX_MEMBER_BYTES
 
 
 def image_extension(members: Sequence[str] | dict[str, Any]) -> str | None:
-    """Which of the members of a sample is its image."""
+    """The extension of the member that is the image; None if there is none."""
     return next((extension for extension in members if extension in ALLOWED - {"json", "npz", "npy"}), None)

@@ -1,4 +1,4 @@
-"""Files of any store as local files: those of this machine as they are, others fetched and kept within a budget."""
+"""Files of any store as local files: local ones as they are, remote ones fetched and kept within a budget."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FIRST_PAUSE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where fetched files are kept, how many bytes of them, and how often a fetch is tried."""
+    """Where fetched files are kept, how many bytes they may take, and how often a fetch is tried."""
 
     folder: Path
     max_bytes: int | None = None
     tries: int = 5
 
     def local(self, url: str, size: int | None = None, sha256: str | None = None) -> Path:
-        """A local file with the content of `url`, proven by size and sha256 where it had to be fetched."""
+        """A local file with the content of `url`; if it has to be fetched, size and sha256 are checked."""
         if not is_remote(url):
             return self._present(Path(url.removeprefix("file://")), size)
         kept = self.folder / f"{hashlib.sha256(f'{url} {sha256}'.encode()).hexdigest()[:24]}-{url.rpartition('/')[2]}"
@@ -39,65 +39,67 @@ class Storage:
             if kept.exists() and (size is None or kept.stat().st_size == size):
                 os.utime(kept)
                 return kept
-            self._again(lambda: self._fetch(url, partial, size, sha256), url)
+            self._retry(lambda: self._fetch(url, partial, size, sha256), url)
             os.replace(partial, kept)
         self._stay_within_budget(kept)
         return kept
 
     def read(self, url: str) -> bytes | None:
-        """A small file, such as an index; None where it is not there."""
+        """A small file, such as an index; None if it does not exist."""
         if not is_remote(url):
             path = Path(url.removeprefix("file://"))
             return path.read_bytes() if path.exists() else None
-        system, path_there = _file_system(url)
+        system, remote_path = _file_system(url)
 
         def load() -> bytes | None:
             try:
-                return bytes(system.cat_file(path_there))
+                return bytes(system.cat_file(remote_path))
             except FileNotFoundError:
                 return None
 
-        found: bytes | None = self._again(load, url)
+        found: bytes | None = self._retry(load, url)
         return found
 
     def exists(self, url: str) -> bool:
-        """Whether a file is there."""
+        """Whether a file exists."""
         if not is_remote(url):
             return Path(url.removeprefix("file://")).exists()
-        system, path_there = _file_system(url)
-        return bool(self._again(lambda: system.exists(path_there), url))
+        system, remote_path = _file_system(url)
+        return bool(self._retry(lambda: system.exists(remote_path), url))
 
     def _present(self, path: Path, size: int | None) -> Path:
         try:
-            there = path.stat().st_size
+            found = path.stat().st_size
         except OSError as error:
             raise DataError(
-                f"{path}: the shard is not there ({error.strerror}). Restore it, or set on_bad_sample=skip"
+                f"{path}: the shard cannot be found ({error.strerror}). Restore it, or set on_bad_sample=skip"
             ) from error
-        if size is not None and there != size:
-            raise DataError(f"{path}: {there} bytes, and its index says {size}. Restore it, or convert anew")
+        if size is not None and found != size:
+            raise DataError(f"{path}: {found} bytes, but its index says {size}. Restore it, or convert again")
         return path
 
     def _fetch(self, url: str, partial: Path, size: int | None, sha256: str | None) -> None:
-        system, path_there = _file_system(url)
+        system, remote_path = _file_system(url)
         hashed, fetched = hashlib.sha256(), 0
-        with system.open(path_there, "rb", block_size=CHUNK_BYTES) as remote, partial.open("wb") as stream:
+        with system.open(remote_path, "rb", block_size=CHUNK_BYTES) as remote, partial.open("wb") as stream:
             while chunk := remote.read(CHUNK_BYTES):
                 stream.write(chunk)
                 hashed.update(chunk)
                 fetched += len(chunk)
         if size is not None and fetched != size:
-            raise DataError(f"{url}: ended at offset {fetched} of {size}. Upload it anew, or set on_bad_sample=skip")
+            raise DataError(f"{url}: ended at offset {fetched} of {size}. Upload it again, or set on_bad_sample=skip")
         if sha256 is not None and hashed.hexdigest() != sha256:
-            raise DataError(f"{url}: its sha256 is not that of its index. Upload it anew, or set on_bad_sample=skip")
+            raise DataError(
+                f"{url}: its sha256 differs from the one in its index. Upload it again, or set on_bad_sample=skip"
+            )
 
-    def _again(self, action: Callable[[], Any], url: str) -> Any:
-        """Try, wait longer each time, and try again; a file that is not there will not be there either."""
+    def _retry(self, action: Callable[[], Any], url: str) -> Any:
+        """Try again after a pause that doubles each time; a file that does not exist is not tried again."""
         for attempt in range(1, self.tries + 1):
             try:
                 return action()
             except FileNotFoundError as error:
-                raise DataError(f"{url}: not there. Upload it, or set on_bad_sample=skip") from error
+                raise DataError(f"{url}: not found. Upload it, or set on_bad_sample=skip") from error
             except Exception as error:
                 if attempt == self.tries:
                     if isinstance(error, DataError):
@@ -110,7 +112,7 @@ class Storage:
 
     @contextmanager
     def _turn(self, kept: Path) -> Iterator[Path]:
-        """One at a time fetches a file; the lock is on what is half fetched, and ends with its owner."""
+        """Be the only one to fetch a file; the lock is on the partial file, and ends with its process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         partial = kept.with_name(f".{kept.name}.partial")
         while True:
@@ -118,7 +120,7 @@ class Storage:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if _is_file(descriptor, partial):
                 break
-            _close_lock(descriptor)  # Whoever had it before has put it into place.
+            _close_lock(descriptor)  # The process that held it has renamed the file meanwhile.
         try:
             yield partial
         finally:
@@ -127,7 +129,7 @@ class Storage:
             _close_lock(descriptor)
 
     def _stay_within_budget(self, newest: Path) -> None:
-        """Remove what was used longest ago; whoever reads it has it mapped and goes on."""
+        """Remove the least recently used files; processes that read them have them mapped and go on."""
         if self.max_bytes is None:
             return
         kept = []
@@ -145,8 +147,8 @@ class Storage:
                 total -= size
 
 
-# A worker process inherits the descriptors of fetches that go on in threads of its parent, and with them their locks,
-# which would then be held for as long as the worker lives.
+# A forked worker process inherits the descriptors of fetches in threads of its parent, and with them their locks,
+# which would then be held as long as the worker lives.
 _locks: set[int] = set()
 
 
@@ -161,12 +163,12 @@ def _close_lock(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def _leave_locks_to_the_parent() -> None:
+def _close_inherited_locks() -> None:
     for descriptor in list(_locks):
         _close_lock(descriptor)
 
 
-os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
+os.register_at_fork(after_in_child=_close_inherited_locks)
 
 
 def _is_file(descriptor: int, path: Path) -> bool:
@@ -177,7 +179,7 @@ def _is_file(descriptor: int, path: Path) -> bool:
 
 
 def is_remote(url: str) -> bool:
-    """Whether a place is beyond the file system.
+    """Whether a URL is outside the file system of this machine.
 
     >>> is_remote("s3://bucket/train-000000.tar"), is_remote("data/train-000000.tar")
     (True, False)
@@ -185,21 +187,21 @@ def is_remote(url: str) -> bool:
     return "://" in url and not url.startswith("file://")
 
 
-def expand(places: Any, setting: str = "tar_path") -> list[str]:
-    """A brace pattern, a glob, a path or a list of them, as a list of places.
+def expand(locations: Any, setting: str = "tar_path") -> list[str]:
+    """A brace pattern, a glob, a path or a list of them, as a list of paths and URLs.
 
     >>> expand("s3://b/train-{000008..000010}.tar")
     ['s3://b/train-000008.tar', 's3://b/train-000009.tar', 's3://b/train-000010.tar']
     """
-    if isinstance(places, str | os.PathLike):
-        found = _expand_one(str(places))
+    if isinstance(locations, str | os.PathLike):
+        found = _expand_one(str(locations))
     else:
         try:
-            found = [place for each in places for place in expand(each, setting)]
+            found = [url for each in locations for url in expand(each, setting)]
         except TypeError:
-            raise ConfigError(f"{setting}={places!r} is neither a path, a pattern nor a list of them") from None
+            raise ConfigError(f"{setting}={locations!r} must be a path, a pattern or a list of them") from None
     if not found:
-        raise ConfigError(f"{setting}={places!r} names no shard. Write some: ocr convert SRC DST")
+        raise ConfigError(f"{setting}={locations!r} matches no shard. Write some: ocr convert SRC DST")
     return found
 
 
@@ -212,11 +214,11 @@ def _expand_one(pattern: str) -> list[str]:
             options = [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
         else:
             options = body.split(",")
-        return [place for option in options for place in _expand_one(head + option + tail)]
+        return [url for option in options for url in _expand_one(head + option + tail)]
     if "*" in pattern or "?" in pattern:
         if is_remote(pattern):
-            system, path_there = _file_system(pattern)
-            return sorted(system.unstrip_protocol(path) for path in system.glob(path_there))
+            system, remote_path = _file_system(pattern)
+            return sorted(system.unstrip_protocol(path) for path in system.glob(remote_path))
         anchor = Path(pattern)
         return sorted(str(path) for path in anchor.parent.glob(anchor.name))
     return [pattern]

@@ -74,7 +74,7 @@ def test_a_flipped_bit_in_a_ready_array_is_told_or_skipped(synthetic, tmp_path, 
 
 
 def test_shards_beyond_what_is_mapped_are_mapped_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("ocr.shards.files.MOST_MAPPED", 2)
+    monkeypatch.setattr("ocr.shards.files.MAX_MAPPED", 2)
     urls = [str(tmp_path / f"{number}.tar") for number in range(5)]
     for number, url in enumerate(urls):
         Path(url).write_bytes(bytes([number]) * 100)

@@ -203,8 +203,8 @@ def test_a_flipped_bit_is_told_with_its_offset(synthetic, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"tar_path": "nowhere-*.tar"}, "names no shard"),
-        ({"tar_path": 5}, "neither a path"),
+        ({"tar_path": "nowhere-*.tar"}, "matches no shard"),
+        ({"tar_path": 5}, "must be a path"),
         ({"on_bad_sample": "ignore"}, "on_bad_sample='ignore'"),
         ({"shuffle_buffer": 0}, "shards.shuffle_buffer=0"),
         ({"tries": 0}, "shards.tries=0"),

@@ -153,7 +153,7 @@ def test_shards_are_fetched_once_and_ahead(stream):
 def test_a_missing_or_damaged_shard_is_named_or_skipped_and_counted(stream, tmp_path):
     file = tmp_path / "out" / "train-000001.tar"
     data = file.read_bytes()
-    for damage, complaint in ((data[: len(data) // 2], "damaged behind offset"), (None, "train-000001.tar: not there")):
+    for damage, complaint in ((data[: len(data) // 2], "damaged after offset"), (None, "train-000001.tar: not found")):
         file.unlink()
         if damage is not None:
             file.write_bytes(damage)

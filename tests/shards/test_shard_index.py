@@ -33,7 +33,7 @@ def test_samples_are_found_with_the_place_of_their_members():
 def test_a_damaged_header_is_told_with_its_offset_and_no_sample_lost_in_silence(offset):
     damaged = bytearray(PAGES)
     damaged[offset] ^= 4
-    with pytest.raises(DataError, match=r"a\.tar: damaged behind offset \d+"):
+    with pytest.raises(DataError, match=r"a\.tar: damaged after offset \d+"):
         list(scan_tar(io.BytesIO(damaged), "a.tar"))
 
 

@@ -18,8 +18,8 @@ from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.shard_dataset import ShardDataset
 from ocr.pipeline.cut import Cut
 from ocr.pipeline.source import FolderSource
-from ocr.shards.find import open_shards
 from ocr.shards.index import RAW, READY, end_tar, write_member
+from ocr.shards.open import open_shards
 from ocr.shards.storage import Storage
 
 PAGE_BYTES, MAPS_BYTES = 3, 10

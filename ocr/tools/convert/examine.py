@@ -20,7 +20,7 @@ from ocr.pipeline.metadata import ARRAYS
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import maps_fingerprint
 from ocr.shards.index import RAW, StoredSample, scan_tar
-from ocr.shards.source import as_array
+from ocr.shards.members import as_array
 from ocr.tools.convert.finished import Finished, fits, is_untouched
 from ocr.tools.convert.members import dump, facts_of, take_apart
 from ocr.tools.convert.plan import ShardTask

@@ -1,4 +1,4 @@
-"""Find shards and their index; local shards without one are scanned."""
+"""Open shards by their index; local shards without one are scanned."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ocr.shards.source import ShardSource
 from ocr.shards.storage import Storage, is_remote
 
 
-def index_place(urls: Sequence[str]) -> str:
-    """Where the index of shards lies.
+def index_location(urls: Sequence[str]) -> str:
+    """Where the index of shards is, or should be.
 
-    >>> index_place(["s3://bucket/train-000000.tar"])
+    >>> index_location(["s3://bucket/train-000000.tar"])
     's3://bucket/train-index.json'
     """
     base, slash, name = urls[0].rpartition("/")
@@ -22,28 +22,28 @@ def index_place(urls: Sequence[str]) -> str:
 
 
 def can_be_opened(urls: Sequence[str], storage: Storage) -> bool:
-    """Whether samples can be read at random: an index lies there, or the shards can be scanned at once."""
-    return not any(is_remote(url) for url in urls) or storage.exists(index_place(urls))
+    """Whether samples can be read at random: there is an index, or all shards are local and can be scanned."""
+    return not any(is_remote(url) for url in urls) or storage.exists(index_location(urls))
 
 
 def open_shards(urls: Sequence[str], storage: Storage) -> ShardSource:
     """The pages of shards."""
-    place = index_place(urls)
-    text = storage.read(place)
+    location = index_location(urls)
+    text = storage.read(location)
     if text is None:
         return ShardSource(scan_index(urls, storage), urls, storage)
-    index = ShardIndex.from_json(text, place)
-    return ShardSource(_select(index, urls, place), urls, storage)
+    index = ShardIndex.from_json(text, location)
+    return ShardSource(_select(index, urls, location), urls, storage)
 
 
-def _select(index: ShardIndex, urls: Sequence[str], place: str) -> ShardIndex:
-    """The part of an index that is about these shards."""
+def _select(index: ShardIndex, urls: Sequence[str], location: str) -> ShardIndex:
+    """The part of an index that describes these shards."""
     numbers = {shard.name: number for number, shard in enumerate(index.shards)}
     wanted = []
     for url in urls:
         name = url.rpartition("/")[2]
         if name not in numbers:
-            raise ConfigError(f"{url} is not in {place}. Convert anew, or name the shards of one conversion")
+            raise ConfigError(f"{url} is not in {location}. Convert again, or name the shards of one conversion")
         wanted.append(numbers[name])
     if wanted == list(range(len(index.shards))):
         return index
@@ -53,7 +53,7 @@ def _select(index: ShardIndex, urls: Sequence[str], place: str) -> ShardIndex:
 
 
 def scan_index(urls: Sequence[str], storage: Storage) -> ShardIndex:
-    """What the shards themselves tell, where no index lies beside them."""
+    """The index of shards that have none, from the shards themselves."""
     shards, samples = [], []
     for number, url in enumerate(urls):
         path = storage.local(url)

@@ -1,0 +1,128 @@
+"""The members of the samples of shards: bytes, JSON and arrays, read in place."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property, lru_cache
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.errors import AnnotationError, DataError
+from ocr.pipeline.metadata import ARRAYS
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.source import NO_POLYGONS
+from ocr.shards.files import ShardFiles
+from ocr.shards.index import ShardIndex
+
+
+class Members:
+    """Reads the members of samples, of which several may share one batch."""
+
+    def __init__(self, index: ShardIndex, files: ShardFiles) -> None:
+        self._samples, self._annotated, self._files = index.samples, index.annotated, files
+        self._batch_json: tuple[str, list[dict[str, Any]]] = ("", [])
+
+    @cached_property
+    def are_batches(self) -> bool:
+        """Whether several samples share their arrays."""
+        return bool(self._samples) and f"{ARRAYS[0]}s.npy" in self._samples[0].members
+
+    @cached_property
+    def positions(self) -> list[int]:
+        """The position of each sample in its batch."""
+        positions: list[int] = []
+        before = ""
+        for sample in self._samples:
+            positions.append(positions[-1] + 1 if sample.key == before else 0)
+            before = sample.key
+        return positions
+
+    def entry(self, index: int) -> Sample:
+        """What the index says about a sample."""
+        stored = self._samples[index]
+        path = f"{self._files.urls[stored.shard]}/{stored.filename}"
+        return Sample(index, stored.filename, path, NO_POLYGONS, self._annotated)
+
+    def data(self, index: int, extension: str) -> NDArray[np.uint8]:
+        """The bytes of a member: a view of the shard itself."""
+        stored = self._samples[index]
+        try:
+            start, size = stored.members[extension]
+        except KeyError:
+            raise DataError(f"{self.where(index)} has no {extension}. Convert again") from None
+        data = self._files.read(stored.shard)
+        if start + size > len(data):
+            raise DataError(f"{self.where(index, extension)}: beyond the end of the shard. Fetch or convert it again")
+        return data[start : start + size]
+
+    def json(self, index: int) -> dict[str, Any]:
+        """The JSON of a sample."""
+        key = self._samples[index].key
+        remembered, batch = self._batch_json
+        try:
+            if remembered == key:
+                return batch[self.positions[index]]
+            document: Any = json.loads(self.data(index, "json").tobytes())
+            if isinstance(document, list):
+                self._batch_json = key, document
+                document = document[self.positions[index]]
+            found: dict[str, Any] = document
+            return found
+        except (ValueError, IndexError) as error:
+            where = self.where(index, "json")
+            raise AnnotationError(f"{where}: not JSON ({error}). Fetch the shard again") from error
+
+    def arrays(self, index: int) -> dict[str, NDArray[Any]]:
+        """The arrays of a ready sample: views of the shard itself."""
+        return {name: self._array(index, name) for name in ARRAYS}
+
+    def _array(self, index: int, name: str) -> NDArray[Any]:
+        if f"{name}.npy" in self._samples[index].members:
+            return as_array(self.data(index, f"{name}.npy"), self.where(index, f"{name}.npy"))
+        batch = as_array(self.data(index, f"{name}s.npy"), self.where(index, f"{name}s.npy"))
+        array: NDArray[Any] = batch[self.positions[index]]
+        return array
+
+    def windows(self, first: int, last: int) -> dict[str, NDArray[Any]] | None:
+        """The arrays of samples of one batch as private memory that may be written; None if that is not possible."""
+        stored, arrays = self._samples[first], {}
+        for name in ARRAYS:
+            window = self._files.window(stored.shard, *stored.members[f"{name}s.npy"])
+            if window is None:
+                return None
+            batch = as_array(window, self.where(first, f"{name}s.npy"))
+            arrays[name] = batch[self.positions[first] : self.positions[last] + 1]
+        return arrays
+
+    def where(self, index: int, extension: str = "") -> str:
+        """Shard, key, file name and offset of a member, for messages."""
+        stored = self._samples[index]
+        offset = f" at offset {stored.members[extension][0]}" if extension in stored.members else ""
+        return f"{self._files.urls[stored.shard]}: {stored.key} ({stored.filename}){offset}"
+
+
+def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:
+    """A stored .npy as a view of its bytes; nothing in it can be executed."""
+    try:
+        # Bytes 8 and 9 hold the length of a header of version 1.0, which ends at a multiple of 64 bytes.
+        length = 10 + int.from_bytes(data[8:10].tobytes(), "little")
+        start, dtype, shape = _read_header(data[:length].tobytes())
+        array: NDArray[Any] = data[start:].view(dtype).reshape(shape)
+        return array
+    except ValueError as error:
+        raise DataError(f"{where}: not a plain .npy ({error}). Convert again") from error
+
+
+@lru_cache(maxsize=64)
+def _read_header(head: bytes) -> tuple[int, np.dtype[Any], tuple[int, ...]]:
+    """Offset of the data, its type and shape; pages share a header, and parsing it takes as long as copying a page."""
+    stream = BytesIO(head)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError("not of version 1.0")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    if fortran or dtype.hasobject:
+        raise ValueError(f"dtype {dtype}")
+    return stream.tell(), dtype, shape
