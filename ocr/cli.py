@@ -20,7 +20,7 @@ from ocr.advisor.commands.report import report
 from ocr.exit_status import one_line_errors
 from ocr.tools.cache.command import app as cache_app
 from ocr.tools.convert.command import convert
-from ocr.tools.engine import ENGINE_HELP
+from ocr.tools.executor import EXECUTOR_HELP
 
 PROJECT, TRAINING, SPEED, STORAGE = "Your data", "Training", "What takes how long", "Preparing ahead"
 HELP_OPTIONS = ["-h", "--help"]
@@ -114,7 +114,7 @@ def doctor(
     fix: Annotated[
         Path | None, typer.Option(help="Write a repaired copy of the annotations below this folder.")
     ] = None,
-    engine: Annotated[str, typer.Option(help=ENGINE_HELP)] = "local",
+    executor: Annotated[str, typer.Option(help=EXECUTOR_HELP)] = "local",
     workers: Annotated[int | None, typer.Option(help="Threads, or CPUs of Ray; default: all.")] = None,
 ) -> None:
     """List what is wrong with a dataset; the exit status is 1 if something is.
@@ -140,7 +140,7 @@ def doctor(
         deep=deep,
         workers=workers,
         show_progress=not to_screen,
-        engine=engine,
+        executor=executor,
     )
     console = Console(stderr=to_screen)
     print_report(report, console)
@@ -198,6 +198,15 @@ def preview(
     for reason in draw_preview(data, out, split=split, pages=pages, size=size, seed=seed):
         typer.secho(f"left out: {reason}", fg="yellow", err=True)
     typer.echo(f"drawn: {out}")
+
+
+@app.command("compile", rich_help_panel=STORAGE, epilog=_examples("ocr compile"))
+def compile_kernels() -> None:
+    """Compile the kernels now, once per machine, instead of before the first training."""
+    from ocr.geometry.kernels.warm_up import warm_up
+
+    warm_up()
+    typer.echo("all kernels are compiled")
 
 
 _OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": HELP_OPTIONS}

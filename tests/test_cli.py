@@ -119,4 +119,6 @@ def test_a_known_error_is_one_line_and_not_a_traceback(tmp_path):
     done = ocr("preview", tmp_path, tmp_path / "x.png", expect=2)
     assert done.stderr.startswith("error: image_path=")
     assert "Traceback" not in done.stderr
-    assert "at least one page" in ocr("preview", tmp_path, tmp_path / "x.png", "--pages", 0, expect=2).stderr
+    assert (
+        "pages=0 must be an integer >= 1" in ocr("preview", tmp_path, tmp_path / "x.png", "--pages", 0, expect=2).stderr
+    )

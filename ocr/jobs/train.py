@@ -15,6 +15,7 @@ from rich.console import Console
 from ocr.datasets.build import make
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError
+from ocr.geometry.kernels.warm_up import warm_up
 from ocr.jobs.run import run_job
 from ocr.training.module import OCRPLModule
 
@@ -42,6 +43,8 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
 
 def build_module(config: DictConfig) -> OCRPLModule:
     """The detector, its loss and its scores."""
+    # Before the first epoch, which would count the compiler as waiting for data.
+    warm_up()
     return OCRPLModule(
         model=make(config.model, "model"),
         loss=make(config.loss, "loss"),

@@ -10,6 +10,7 @@ import torch
 
 from ocr.checks import check_choice, check_integer
 from ocr.errors import ConfigError
+from ocr.geometry.kernels.warm_up import warm_up
 from ocr.loader.batch_maker import Collate, OwnCollate, Pending, choose_maker
 from ocr.loader.order import EpochBatches, OrderSettings, rank_and_world_size
 from ocr.loader.process_engine import ProcessEngine
@@ -91,6 +92,7 @@ class Loader:
         return batches
 
     def __iter__(self) -> Iterator[Batch | None]:
+        warm_up()
         batches = self.batch_sampler
         if isinstance(self.dataset, HasEpochs):
             self.dataset.set_epoch(batches.epoch)

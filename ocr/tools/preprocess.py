@@ -17,11 +17,12 @@ from rich.table import Table
 from ocr.atomic import remove_partial_files
 from ocr.errors import DataError, MapError
 from ocr.formats.maps import map_file, maps_folder, read_fingerprint, write_maps
+from ocr.geometry.kernels.warm_up import warm_up
 from ocr.pipeline.page import FixedPart
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import FolderSource
 from ocr.pipeline.targets import Targets, maps_fingerprint
-from ocr.tools.engine import check_engine, run_tasks
+from ocr.tools.executor import check_executor, run_tasks
 
 if TYPE_CHECKING:  # Ray workers do without torch.
     from ocr.datasets.base import OCRDataset
@@ -89,16 +90,17 @@ def preprocess_maps(
     workers: int | None = None,
     show_progress: bool = True,
     compress: bool = False,
-    engine: str = "local",
+    executor: str = "local",
 ) -> MapsSummary:
     """Write `<images>_maps/<stem>.npz` for every page of a dataset whose stored maps do not fit.
 
     Interrupted at any moment, every file is whole, and the next run goes on with the rest.
     """
-    check_engine(engine, workers)
+    check_executor(executor, workers)
     source, folder = dataset.source, maps_folder(dataset.source.folder)
     _refuse_shared_files(source.names, folder)
     remove_partial_files(folder)
+    warm_up(show_progress)
     write = PageMaps.of(dataset, folder, compress)
     pages = [replace(source, entries=(entry,), skipped={}) for entry in source.entries]
     counts: Counter[str] = Counter()
@@ -106,7 +108,7 @@ def preprocess_maps(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
         Progress(*columns, disable=not show_progress) as progress,
-        closing(run_tasks(write, pages, engine, workers, chunk=CHUNK)) as results,
+        closing(run_tasks(write, pages, executor, workers, chunk=CHUNK)) as results,
     ):
         bar = progress.add_task(f"maps of {split or source.folder.name}", total=len(pages))
         for number, (outcome, reason) in results:

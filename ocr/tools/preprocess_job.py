@@ -8,17 +8,17 @@ from rich.console import Console
 from ocr.datasets.build import build_dataset
 from ocr.errors import ConfigError
 from ocr.jobs.run import run_job
-from ocr.tools.engine import check_engine, started
+from ocr.tools.executor import check_executor, started
 from ocr.tools.preprocess import preprocess_maps, print_summaries
 
 
 def preprocess(config: DictConfig, console: Console) -> int:
     """Write the maps of every split; the exit status, 1 if a page could not be read."""
-    check_engine(config.engine, config.workers)
+    check_executor(config.executor, config.workers)
     datasets = {split: build_dataset(config, split) for split in listed_splits(config)}
-    with started(config.engine, config.workers):
+    with started(config.executor, config.workers):
         summaries = [
-            preprocess_maps(dataset, split, config.workers, compress=config.compress, engine=config.engine)
+            preprocess_maps(dataset, split, config.workers, compress=config.compress, executor=config.executor)
             for split, dataset in datasets.items()
         ]
     print_summaries(summaries, console)

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.atomic import replacing
+from ocr.checks import check_integer
 from ocr.datasets import DBTransforms, OCRDataset
-from ocr.errors import ConfigError, DataError
+from ocr.errors import DataError
+from ocr.geometry.kernels.warm_up import warm_up
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.suffix import ColourJitter, RandomFlip, RandomRotate, RandomScale, TextAwareCrop
@@ -26,8 +28,7 @@ def draw_preview(
     Gray in the probability map is what the loss leaves out. Training pages are augmented. Pages that cannot be read
     are left out, and returned with the reason.
     """
-    if pages < 1:
-        raise ConfigError(f"--pages {pages}: at least one page is needed")
+    check_integer("pages", pages, 1)
     suffix = [TextAwareCrop(), RandomFlip(), RandomRotate(), RandomScale(), ColourJitter()] if split == "train" else []
     dataset = OCRDataset(
         data / "images" / split,
@@ -36,6 +37,7 @@ def draw_preview(
         on_bad_sample="skip",
         seed=seed,
     )
+    warm_up()
     left_out = list(dataset.source.skipped.values())
     rows: list[NDArray[np.uint8]] = []
     for index in np.unique(np.linspace(0, len(dataset) - 1, min(pages, len(dataset))).astype(int)):

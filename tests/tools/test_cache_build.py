@@ -90,7 +90,7 @@ def test_a_split_that_is_null_is_left_out_with_a_note(synthetic, root):
         (["data.cache=off"], "data.cache=off keeps nothing of train.*data.cache=auto"),
         (["transforms.sise=64"], "transforms.sise=64: Could not override"),
         (["data=nowhere"], "data=nowhere: .*Could not find"),
-        (["--engine", "rya"], "engine='rya'.*did you mean ray"),
+        (["--executor", "rya"], "executor='rya'.*did you mean ray"),
         (["--split", "tests"], "datasets.tests_dataset .*did you mean test_dataset"),
     ],
 )

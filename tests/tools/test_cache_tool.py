@@ -21,7 +21,7 @@ from ocr.datasets import DBTransforms, OCRDataset
 from ocr.errors import ConfigError
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
-from ocr.tools.cache.kept import find_caches
+from ocr.tools.cache.inventory import find_caches
 from ocr.tools.cache.report import ago, share
 from ocr.units import format_bytes
 

@@ -219,7 +219,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(data, tmp_path):
         ({"bytes_per_shard": 0}, "such as 256MB"),
         ({"shuffle_seed": -1}, "shuffle_seed=-1"),
         ({"ready_batches": 2, "shuffle_seed": 1}, "parts them"),
-        ({"engine": "rya"}, "did you mean ray"),
+        ({"executor": "rya"}, "did you mean ray"),
         ({"workers": 0}, "workers=0"),
     ):
         with pytest.raises(ConfigError, match=message):

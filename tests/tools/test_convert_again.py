@@ -10,10 +10,10 @@ from convert_pages import convert, edit_page, edit_word, files, open_pages, page
 from ocr.errors import ConfigError, DataError, OutputError
 from ocr.pipeline import source
 from ocr.tools.convert.convert import only_one
-from ocr.tools.convert.finished import is_untouched, read_done
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.report import convert as convert_splits
 from ocr.tools.convert.settings import ConvertSettings
+from ocr.tools.convert.shard_receipt import is_untouched, read_done
 
 
 def test_a_second_run_does_nothing(tmp_path):

@@ -277,7 +277,7 @@ def test_words_of_a_message_that_look_like_markup_are_shown_as_they_are(dataset_
         ("splits=val", "is not a list of splits"),
         ("splits=[]", "is not a list of splits"),
         ("workers=-1", "workers=-1"),
-        ("engine=rya", "did you mean ray"),
+        ("executor=rya", "did you mean ray"),
     ],
 )
 def test_a_setting_that_cannot_work_is_named(dataset_folder, override, message):

@@ -23,9 +23,10 @@ from ocr.cache.folder import disk_bytes
 from ocr.datasets.build import build_dataset
 from ocr.datasets.page_dataset import PageDataset
 from ocr.errors import ConfigError
+from ocr.geometry.kernels.warm_up import warm_up
 from ocr.jobs.compose import compose_training
 from ocr.tools.cache.report import PLAIN, share
-from ocr.tools.engine import check_engine, run_tasks, started
+from ocr.tools.executor import check_executor, run_tasks, started
 from ocr.units import format_bytes
 
 CHUNK = 8
@@ -51,20 +52,20 @@ class Built:
 
 
 def build(
-    overrides: Sequence[str], splits: Sequence[str], workers: int | None, folder: Path | None, engine: str = "local"
+    overrides: Sequence[str], splits: Sequence[str], workers: int | None, folder: Path | None, executor: str = "local"
 ) -> int:
     """Fill the cache of one split after the other, with a progress bar; exit status 130 where it is interrupted."""
-    check_engine(engine, workers)
+    check_executor(executor, workers)
     config, console = compose_training(overrides), Console()
     if folder is not None:
         config.cache.folder = str(folder)
     try:
-        with started(engine, workers):
+        with started(executor, workers):
             for split in splits:
                 if config.datasets and config.datasets.get(f"{split}_dataset", "") is None:
                     console.print(f"{escape(split)}: left out, datasets.{escape(split)}_dataset is null", **PLAIN)
                 else:
-                    _print_built(_build(config, split, workers, engine), console)
+                    _print_built(_build(config, split, workers, executor), console)
         return 0
     except KeyboardInterrupt:
         console.print("interrupted: what was made stays, and the same command goes on with the rest", **PLAIN)
@@ -95,7 +96,7 @@ def _open_dataset(split: str, settings: str, run: str) -> Any:
     return build_dataset(OmegaConf.create({"datasets": {f"{split}_dataset": OmegaConf.create(settings)}}), split)
 
 
-def _build(config: DictConfig, split: str, workers: int | None, engine: str) -> Built:
+def _build(config: DictConfig, split: str, workers: int | None, executor: str) -> Built:
     begin = time.perf_counter()
     keep = KeepSample(split, _settings_of(config, split), uuid4().hex)
     dataset = keep.dataset
@@ -104,12 +105,13 @@ def _build(config: DictConfig, split: str, workers: int | None, engine: str) -> 
             f"data.cache={config.data.cache or 'off'} keeps nothing of {split}: there is no cache to build. Set "
             "data.cache=auto here and for training, or name the other splits: --split"
         )
+    warm_up()
     # From somewhere, so that two builds do not go along side by side.
     first = random.SystemRandom().randrange(len(dataset))
     indices = [*range(first, len(dataset)), *range(first)]
     outcomes: Counter[str] = Counter()
     silent = not Console().is_terminal
-    with closing(run_tasks(keep, indices, engine, workers, chunk=CHUNK)) as made:
+    with closing(run_tasks(keep, indices, executor, workers, chunk=CHUNK)) as made:
         for _, outcome in track(made, f"caching {split}", total=len(indices), transient=True, disable=silent):
             outcomes[outcome] += 1
     return _summary(split, dataset.cache, outcomes["hit"], time.perf_counter() - begin)

@@ -15,7 +15,7 @@ from rich.prompt import Confirm
 from ocr.cache.folder import cache_root, remove_partial_stores
 from ocr.cache.store_folder import remove_store
 from ocr.errors import ConfigError
-from ocr.tools.cache.kept import Kept, describe, find_caches
+from ocr.tools.cache.inventory import StoredCache, describe, find_caches
 from ocr.tools.cache.report import PLAIN, ago, counted
 from ocr.units import format_bytes, parse_bytes
 
@@ -53,8 +53,8 @@ def clear(
 
 
 def choose(
-    caches: Sequence[Kept], folders: Collection[Path], max_bytes: int | None, older_than_days: float | None
-) -> list[Kept]:
+    caches: Sequence[StoredCache], folders: Collection[Path], max_bytes: int | None, older_than_days: float | None
+) -> list[StoredCache]:
     """Of the caches in these folders all or, where there are limits, what is above them: those unused for longer, and
     the least recently used until all that stays fits."""
     candidates = sorted((cache for cache in caches if cache.folder in folders), key=lambda cache: cache.last_used)
@@ -70,7 +70,7 @@ def choose(
     return chosen
 
 
-def _agreed(chosen: Sequence[Kept], console: Console) -> bool:
+def _agreed(chosen: Sequence[StoredCache], console: Console) -> bool:
     if not sys.stdin.isatty():
         raise ConfigError(
             f"{_sum(chosen)} would be removed, and there is no terminal to ask at. Add --yes, or --dry-run"
@@ -80,7 +80,7 @@ def _agreed(chosen: Sequence[Kept], console: Console) -> bool:
     return Confirm.ask(f"Remove {_sum(chosen)}?", console=console, default=False)
 
 
-def _remove(caches: Sequence[Kept], console: Console) -> list[Kept]:
+def _remove(caches: Sequence[StoredCache], console: Console) -> list[StoredCache]:
     removed = []
     for cache in caches:
         with suppress(FileNotFoundError):  # Somebody else was faster.
@@ -90,10 +90,10 @@ def _remove(caches: Sequence[Kept], console: Console) -> list[Kept]:
     return removed
 
 
-def _line(cache: Kept) -> str:
+def _line(cache: StoredCache) -> str:
     where = cache.dataset or str(cache.folder)
     return f"{cache.name}, {format_bytes(cache.disk_bytes)}, used {ago(cache.last_used)}: {escape(where)}"
 
 
-def _sum(caches: Sequence[Kept]) -> str:
+def _sum(caches: Sequence[StoredCache]) -> str:
     return f"{counted(len(caches))}, {format_bytes(sum(cache.disk_bytes for cache in caches))}"

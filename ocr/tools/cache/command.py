@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ocr.jobs.config_folders import ConfigDir
-from ocr.tools.engine import ENGINE_HELP
+from ocr.tools.executor import EXECUTOR_HELP
 
 app = typer.Typer(
     help="Pages that are kept between runs: list, count, check, remove and fill them.",
@@ -81,7 +81,7 @@ def clear(
 def build(
     overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="As of ocr train.")] = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
-    engine: Annotated[str, typer.Option(help=ENGINE_HELP)] = "local",
+    executor: Annotated[str, typer.Option(help=EXECUTOR_HELP)] = "local",
     workers: Annotated[int | None, typer.Option(min=1, help="Threads, or CPUs of Ray; default: all.")] = None,
     folder: _Folder = None,
     config_dir: ConfigDir = None,
@@ -93,4 +93,4 @@ def build(
     """
     from ocr.tools.cache.build import build
 
-    raise typer.Exit(build(overrides or (), split or ("train", "val"), workers, folder, engine))
+    raise typer.Exit(build(overrides or (), split or ("train", "val"), workers, folder, executor))

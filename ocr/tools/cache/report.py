@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ocr.cache.folder import cache_root
-from ocr.tools.cache.kept import Kept, describe
+from ocr.tools.cache.inventory import StoredCache, describe
 from ocr.units import format_bytes
 
 PLAIN: Any = {"highlight": False, "soft_wrap": True}
@@ -51,7 +51,7 @@ def print_list(folder: Path | None) -> None:
     console.print(table, highlight=False)
 
 
-def _what(cache: Kept) -> list[str]:
+def _what(cache: StoredCache) -> list[str]:
     if cache.damage:
         return [f"damaged: {cache.damage}. {REPAIR}"]
     gone = "" if Path(cache.dataset).is_dir() else " (gone)"
@@ -80,7 +80,7 @@ def print_stats(folder: Path | None, names: Sequence[str], as_json: bool) -> Non
             console.print(f"  {'-> ' if number else ''}{escape(stage)}", **PLAIN)
 
 
-def _to_json(caches: Sequence[Kept]) -> str:
+def _to_json(caches: Sequence[StoredCache]) -> str:
     """All that is known, for programs."""
     known = []
     for cache in caches:

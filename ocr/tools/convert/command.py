@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ocr.tools.engine import ENGINE_HELP
+from ocr.tools.executor import EXECUTOR_HELP
 
 
 def convert(
@@ -32,7 +32,7 @@ def convert(
     annotation_format: Annotated[str, typer.Option(help="Format of the annotation.")] = "auto",
     on_bad_sample: Annotated[str, typer.Option(help="raise: stop and name the file; skip: leave it out.")] = "raise",
     workers: Annotated[int | None, typer.Option(help="Shards at a time; default: one a core.")] = None,
-    engine: Annotated[str, typer.Option(help=ENGINE_HELP)] = "local",
+    executor: Annotated[str, typer.Option(help=EXECUTOR_HELP)] = "local",
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all shards back against index and source; changes no finished split.")
     ] = False,
@@ -64,7 +64,7 @@ def convert(
         overwrite=overwrite,
         verify=verify,
         deep=deep,
-        engine=engine,
+        executor=executor,
         workers=workers,
     )
     transform = DBTransforms([Letterbox(size), Normalize()], normalize="device")

@@ -19,8 +19,10 @@ from ocr.atomic import remove_partial_files, replacing
 from ocr.errors import ConfigError, DataError, OutputError
 from ocr.shards.index import ShardIndex, shard_name
 from ocr.tools.convert.examine import Examination, check_shard
-from ocr.tools.convert.finished import (
-    Finished,
+from ocr.tools.convert.plan import Plan, ShardTask
+from ocr.tools.convert.settings import ConvertSettings
+from ocr.tools.convert.shard_receipt import (
+    ShardReceipt,
     done_file,
     index_path,
     merge,
@@ -29,10 +31,8 @@ from ocr.tools.convert.finished import (
     taken_from,
     write_done,
 )
-from ocr.tools.convert.plan import Plan, ShardTask
-from ocr.tools.convert.settings import ConvertSettings
 from ocr.tools.convert.write import write_shard
-from ocr.tools.engine import run_tasks
+from ocr.tools.executor import run_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,16 @@ def convert_split(plan: Plan, settings: ConvertSettings, show_progress: bool = T
         tasks = plan.tasks()
         index = _index_of(plan)
         known = _known_shards(plan, tasks, index)
-        finished = _check(plan, tasks, known, settings, show_progress)
-        rest = [task for task in tasks if task.number not in finished]
+        receipts = _check(plan, tasks, known, settings, show_progress)
+        rest = [task for task in tasks if task.number not in receipts]
         if rest or stale:
             _retire(plan, index)
         for path in stale:
             path.unlink()
-        finished |= _write(plan, rest, settings, show_progress)
+        receipts |= _write(plan, rest, settings, show_progress)
         remove_partial_files(plan.out)  # Of Ray workers that died.
-        merged = _finish(plan, [finished[task.number] for task in tasks])
-    skipped = plan.source.skipped | {name: why for one in finished.values() for name, why in one.skipped.items()}
+        merged = _finish(plan, [receipts[task.number] for task in tasks])
+    skipped = plan.source.skipped | {name: why for one in receipts.values() for name, why in one.skipped.items()}
     return Converted(merged, len(rest), time.perf_counter() - begin, skipped)
 
 
@@ -130,9 +130,9 @@ def _index_of(plan: Plan) -> ShardIndex | None:
     return None
 
 
-def _known_shards(plan: Plan, tasks: Sequence[ShardTask], index: ShardIndex | None) -> dict[int, Finished]:
+def _known_shards(plan: Plan, tasks: Sequence[ShardTask], index: ShardIndex | None) -> dict[int, ShardReceipt]:
     """What is said of the shards that are there, by their own files or else by the index."""
-    known: dict[int, Finished] = {}
+    known: dict[int, ShardReceipt] = {}
     kind = (plan.recipe.kind, plan.recipe.stages, plan.source.annotated)
     if index is not None and (index.kind, index.stages, index.annotated) == kind:
         known = dict(enumerate(taken_from(index, plan.source.names)))
@@ -144,11 +144,11 @@ def _known_shards(plan: Plan, tasks: Sequence[ShardTask], index: ShardIndex | No
 
 
 def _check(
-    plan: Plan, tasks: Sequence[ShardTask], known: dict[int, Finished], settings: ConvertSettings, show: bool
-) -> dict[int, Finished]:
+    plan: Plan, tasks: Sequence[ShardTask], known: dict[int, ShardReceipt], settings: ConvertSettings, show: bool
+) -> dict[int, ShardReceipt]:
     examinations = [Examination(task, known[task.number]) for task in tasks if task.number in known]
     pages = sum(len(examination.task.indices) for examination in examinations)
-    right: dict[int, Finished] = {}
+    right: dict[int, ShardReceipt] = {}
     if not examinations:
         return right
     with progress_of(f"{plan.split}: looking at what is there", pages, show) as advance:
@@ -159,19 +159,19 @@ def _check(
     return right
 
 
-def _write(plan: Plan, tasks: Sequence[ShardTask], settings: ConvertSettings, show: bool) -> dict[int, Finished]:
-    written: dict[int, Finished] = {}
+def _write(plan: Plan, tasks: Sequence[ShardTask], settings: ConvertSettings, show: bool) -> dict[int, ShardReceipt]:
+    written: dict[int, ShardReceipt] = {}
     if not tasks:
         return written
     with progress_of(f"{plan.split}: writing shards", sum(len(task.indices) for task in tasks), show) as advance:
-        for task, finished in _run(write_shard, tasks, settings):
+        for task, receipt in _run(write_shard, tasks, settings):
             advance(len(task.indices))
-            written[task.number] = finished
+            written[task.number] = receipt
     return written
 
 
 def _run(function: Any, tasks: Sequence[Any], settings: ConvertSettings) -> Iterator[tuple[Any, Any]]:
-    with closing(run_tasks(function, tasks, settings.engine, settings.workers)) as results:
+    with closing(run_tasks(function, tasks, settings.executor, settings.workers)) as results:
         for number, result in results:
             yield tasks[number], result
 
@@ -185,10 +185,10 @@ def _retire(plan: Plan, index: ShardIndex | None) -> None:
     index_path(plan.out, plan.split).unlink(missing_ok=True)
 
 
-def _finish(plan: Plan, finished: Sequence[Finished]) -> ShardIndex:
-    merged = merge(plan, finished)
+def _finish(plan: Plan, receipts: Sequence[ShardReceipt]) -> ShardIndex:
+    merged = merge(plan, receipts)
     if not merged.samples:
-        reason = next((why for one in finished for why in one.skipped.values()), "")
+        reason = next((why for one in receipts for why in one.skipped.values()), "")
         raise DataError(f"{plan.split}: no page can be stored. The first: {reason}")
     text, path = merged.to_json().encode(), index_path(plan.out, plan.split)
     if not path.exists() or path.read_bytes() != text:

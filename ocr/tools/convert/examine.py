@@ -21,9 +21,9 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import maps_fingerprint
 from ocr.shards.index import RAW, StoredSample, scan_tar
 from ocr.shards.members import as_array
-from ocr.tools.convert.finished import Finished, fits, is_untouched
 from ocr.tools.convert.members import dump, facts_of, take_apart
 from ocr.tools.convert.plan import ShardTask
+from ocr.tools.convert.shard_receipt import ShardReceipt, fits, is_untouched
 
 
 class Problem(NamedTuple):
@@ -40,26 +40,26 @@ class Examination:
     """What a shard is to be compared with."""
 
     task: ShardTask
-    finished: Finished
+    receipt: ShardReceipt
     every: int = 0
     """Maps and arrays of one page in so many are made again; 0: of none, unless the shard's sha256 differs."""
 
 
-def check_shard(examination: Examination) -> Finished | None:
+def check_shard(examination: Examination) -> ShardReceipt | None:
     """What may go on to be said of a shard; None where it must be written."""
-    task, finished = examination.task, examination.finished
-    if not fits(task, finished):
+    task, receipt = examination.task, examination.receipt
+    if not fits(task, receipt):
         return None
-    if is_untouched(task, finished):
-        return finished
-    present = {row.place for row in finished.rows}
+    if is_untouched(task, receipt):
+        return receipt
+    present = {kept.page for kept in receipt.samples}
     missing = [position for position, index in enumerate(task.indices) if index not in present]
     if missing and task.on_bad_sample == "raise":
         return None
     reasons = {task.pages.entries[position].filename: why_left_out(task, position) for position in missing}
     if not all(reasons.values()) or examine_shard(examination):
         return None
-    return replace(finished, skipped=reasons)
+    return replace(receipt, skipped=reasons)
 
 
 def why_left_out(task: ShardTask, position: int = 0) -> str:
@@ -73,24 +73,24 @@ def why_left_out(task: ShardTask, position: int = 0) -> str:
 
 def examine_shard(examination: Examination) -> list[Problem]:
     """All that is wrong with a shard."""
-    task, finished = examination.task, examination.finished
+    task, receipt = examination.task, examination.receipt
     try:
         with task.path.open("rb") as stream:
             data = map_file(stream.fileno()) if task.path.stat().st_size else np.zeros(0, np.uint8)
-            intact = hashlib.sha256(data.data).hexdigest() == finished.shard.sha256
-            problems = [] if intact else [_other_bytes(task, finished, len(data))]
+            intact = hashlib.sha256(data.data).hexdigest() == receipt.shard.sha256
+            problems = [] if intact else [_other_bytes(task, receipt, len(data))]
             found, damage = _scan(stream, task.name)
     except OSError as error:
         return [Problem(task.name, "", None, f"cannot be read ({error.strerror})")]
     problems += damage
-    if task.name != finished.shard.name:
-        problems.append(Problem(task.name, "", None, f"the index calls it {finished.shard.name!r}"))
-    if len(finished.rows) != finished.shard.samples:
-        listed = f"the index lists {len(finished.rows)} samples and counts {finished.shard.samples}"
+    if task.name != receipt.shard.name:
+        problems.append(Problem(task.name, "", None, f"the index calls it {receipt.shard.name!r}"))
+    if len(receipt.samples) != receipt.shard.samples:
+        listed = f"the index lists {len(receipt.samples)} samples and counts {receipt.shard.samples}"
         problems.append(Problem(task.name, "", None, listed))
     place = {index: position for position, index in enumerate(task.indices)}
     in_batch: dict[str, int] = {}
-    for number, (index, stored) in enumerate(finished.rows):
+    for number, (index, stored) in enumerate(receipt.samples):
         position_in_batch = in_batch[stored.key] = in_batch.get(stored.key, -1) + 1
         if index not in place:
             problems.append(Problem(task.name, stored.key, None, f"the source has no page {index} any more"))
@@ -106,8 +106,8 @@ def examine_shard(examination: Examination) -> list[Problem]:
     return problems
 
 
-def _other_bytes(task: ShardTask, finished: Finished, size: int) -> Problem:
-    expected = finished.shard.bytes
+def _other_bytes(task: ShardTask, receipt: ShardReceipt, size: int) -> Problem:
+    expected = receipt.shard.bytes
     if size != expected:
         return Problem(task.name, "", min(size, expected), f"{size} bytes, and the index says {expected}")
     return Problem(task.name, "", None, "its sha256 is not that of the index")

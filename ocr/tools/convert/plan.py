@@ -111,8 +111,8 @@ def cut_into_shards(
     for start in range(0, len(order), group):
         members = order[start : start + group]
         size = sum(sizes[index] for index in members)
-        too_many = len(current) + len(members) > settings.most_samples
-        if current and (too_many or taken_bytes + size > settings.most_bytes):
+        too_many = len(current) + len(members) > settings.max_samples
+        if current and (too_many or taken_bytes + size > settings.max_bytes):
             shards.append(tuple(current))
             current, taken_bytes = [], 0
         current += members

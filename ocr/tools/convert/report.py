@@ -12,14 +12,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from ocr.errors import ConfigError
+from ocr.geometry.kernels.warm_up import warm_up
+from ocr.shards.index import RAW
 from ocr.tools.cache.report import PLAIN
 from ocr.tools.convert.convert import Converted, convert_split
 from ocr.tools.convert.examine import Problem
-from ocr.tools.convert.finished import index_path
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.settings import ConvertSettings
+from ocr.tools.convert.shard_receipt import index_path
 from ocr.tools.convert.verify import Verified, verify_split
-from ocr.tools.engine import started
+from ocr.tools.executor import started
 from ocr.units import format_bytes
 
 if TYPE_CHECKING:
@@ -38,7 +40,9 @@ def convert(datasets: Mapping[str, OCRDataset], out: str | Path, settings: Conve
     folder, console = _local_folder(out), Console()
     there = {split for split in datasets if settings.verify and index_path(folder, split).exists()}
     plans = {split: make_plan(datasets[split], split, folder, settings) for split in datasets if split not in there}
-    with started(settings.engine, settings.workers):
+    if settings.form != (RAW, False, 0):
+        warm_up()
+    with started(settings.executor, settings.workers):
         converted = [convert_split(plan, settings) for plan in plans.values()]
         if converted:
             print_converted(converted, folder, console)

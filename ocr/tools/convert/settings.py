@@ -1,12 +1,13 @@
-"""What a conversion can be told."""
+"""The settings of a conversion."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ocr.checks import check_integer
 from ocr.errors import ConfigError
 from ocr.shards.index import RAW, READY
-from ocr.tools.engine import check_engine
+from ocr.tools.executor import check_executor
 from ocr.units import parse_bytes
 
 SAMPLES_PER_SHARD = 1000
@@ -16,7 +17,7 @@ BYTES_PER_SHARD = 256_000_000
 
 @dataclass(frozen=True, slots=True)
 class ConvertSettings:
-    """What goes into the shards, how it is cut, and who does the work."""
+    """What goes into the shards, how large they are, and which executor writes them."""
 
     maps: bool = False
     ready: bool = False
@@ -27,39 +28,38 @@ class ConvertSettings:
     overwrite: bool = False
     verify: bool = False
     deep: bool = False
-    engine: str = "local"
+    executor: str = "local"
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        check_engine(self.engine, self.workers)
-        for name, least in (("ready_batches", 1), ("samples_per_shard", 1), ("shuffle_seed", 0)):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-                raise ConfigError(f"{name}={value!r} (--{name.replace('_', '-')}) is no whole number from {least} on")
+        check_executor(self.executor, self.workers)
+        for name, minimum in (("ready_batches", 1), ("samples_per_shard", 1), ("shuffle_seed", 0)):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), minimum)
         if self.ready_batches and self.shuffle_seed is not None:
             raise ConfigError(
-                f"ready_batches={self.ready_batches} (--ready-batches) holds neighbours, and shuffle_seed="
-                f"{self.shuffle_seed} (--shuffle-seed) parts them. Leave one of them out"
+                f"ready_batches={self.ready_batches} stores neighbouring pages together, and shuffle_seed="
+                f"{self.shuffle_seed} separates them. Leave one of them out"
             )
-        if self.most_bytes < 1:
-            raise ConfigError(f"bytes_per_shard={self.bytes_per_shard!r} (--bytes-per-shard): give such as 256MB")
+        if self.max_bytes < 1:
+            raise ConfigError(f"bytes_per_shard={self.bytes_per_shard!r} must be a size >= 1 byte, such as 256MB")
 
     @property
     def form(self) -> tuple[str, bool, int]:
-        """Kind of the samples, whether they have maps, and how many of them share their members (0: none)."""
+        """Kind of the samples, whether they have maps, and how many of them are stored as one batch (0: none)."""
         if self.ready or self.ready_batches:
             return READY, False, self.ready_batches or 0
         return RAW, self.maps, 0
 
     @property
-    def most_samples(self) -> float:
-        """Of a shard; the defaults hold only where neither limit is given."""
+    def max_samples(self) -> float:
+        """Samples per shard; the defaults apply only if neither limit is given."""
         by_default = SAMPLES_PER_SHARD if self.bytes_per_shard is None else float("inf")
         return self.samples_per_shard or by_default
 
     @property
-    def most_bytes(self) -> float:
-        """Of a shard, as known before it is written."""
+    def max_bytes(self) -> float:
+        """Bytes per shard, as estimated before it is written."""
         if self.bytes_per_shard is not None:
             return parse_bytes(self.bytes_per_shard, "bytes_per_shard (--bytes-per-shard)")
         return BYTES_PER_SHARD if self.samples_per_shard is None else float("inf")

@@ -13,10 +13,10 @@ from ocr.errors import DataError
 from ocr.shards.index import ShardIndex
 from ocr.tools.convert.convert import progress_of, shard_files
 from ocr.tools.convert.examine import Examination, Problem, examine_shard, why_left_out
-from ocr.tools.convert.finished import index_path, read_index, source_digest, taken_from
 from ocr.tools.convert.plan import Plan, absolute_source, key_of, make_recipe
 from ocr.tools.convert.settings import ConvertSettings
-from ocr.tools.engine import run_tasks
+from ocr.tools.convert.shard_receipt import index_path, read_index, source_digest, taken_from
+from ocr.tools.executor import run_tasks
 
 if TYPE_CHECKING:
     from ocr.datasets import OCRDataset
@@ -56,10 +56,10 @@ def verify_split(
     examinations = _examinations(plan, index, 1 if settings.deep else ONE_IN)
     found: list[list[Problem]] = [[] for _ in examinations]
     with progress_of(f"{split}: verifying", len(index.samples), show_progress) as advance:
-        with closing(run_tasks(examine_shard, examinations, settings.engine, settings.workers)) as results:
+        with closing(run_tasks(examine_shard, examinations, settings.executor, settings.workers)) as results:
             for number, problems in results:
                 found[number] = problems
-                advance(len(examinations[number].finished.rows))
+                advance(len(examinations[number].receipt.samples))
         missing, left_out = _look_for_others(plan, examinations, settings)
     everything = [*_index_problems(plan, index), *chain.from_iterable(found), *missing]
     size = sum(shard.bytes for shard in index.shards)
@@ -76,9 +76,9 @@ def _plan(dataset: OCRDataset, split: str, out: Path, index: ShardIndex) -> Plan
 def _examinations(plan: Plan, index: ShardIndex, every: int) -> list[Examination]:
     """One a shard."""
     examinations = []
-    for number, finished in enumerate(taken_from(index, plan.source.names)):
-        known = [row.place for row in finished.rows if row.place < len(plan.source)]
-        examinations.append(Examination(plan.task(number, known), finished, every))
+    for number, receipt in enumerate(taken_from(index, plan.source.names)):
+        known = [kept.page for kept in receipt.samples if kept.page < len(plan.source)]
+        examinations.append(Examination(plan.task(number, known), receipt, every))
     return examinations
 
 
@@ -101,11 +101,11 @@ def _look_for_others(
     plan: Plan, examinations: Sequence[Examination], settings: ConvertSettings
 ) -> tuple[list[Problem], dict[str, str]]:
     """Pages of the source that are in no shard: those that could be, and name and reason of those that cannot."""
-    present = {row.place for examination in examinations for row in examination.finished.rows}
+    present = {kept.page for examination in examinations for kept in examination.receipt.samples}
     tasks = [plan.task(0, [index]) for index in range(len(plan.source)) if index not in present]
     missing, left_out = [], {}
     name = index_path(plan.out, plan.split).name
-    with closing(run_tasks(why_left_out, tasks, settings.engine, settings.workers, chunk=16)) as results:
+    with closing(run_tasks(why_left_out, tasks, settings.executor, settings.workers, chunk=16)) as results:
         for number, reason in results:
             filename, index = tasks[number].pages.entries[0].filename, tasks[number].indices[0]
             if reason:

@@ -13,9 +13,9 @@ from ocr.errors import ConfigError, DataError
 from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.source import UNKNOWN, Signature, file_signature
 from ocr.shards.index import Shard, StoredSample, end_tar, write_member
-from ocr.tools.convert.finished import Finished, Row, write_done
 from ocr.tools.convert.members import Parts, put_together, take_apart
 from ocr.tools.convert.plan import ShardTask, key_of
+from ocr.tools.convert.shard_receipt import IndexedSample, ShardReceipt, write_done
 
 
 class HashedStream:
@@ -44,7 +44,7 @@ class _Writer:
     def __init__(self, task: ShardTask, stream: HashedStream) -> None:
         self._task = task
         self._stream = stream
-        self.rows: list[Row] = []
+        self.samples: list[IndexedSample] = []
         self.skipped: dict[str, str] = {}
         self.seen: dict[int, Signature] = {}
 
@@ -78,10 +78,10 @@ class _Writer:
         for position, content, _ in pages:
             name, annotation = task.pages.entries[position].filename, task.pages.annotation_digest(position).hex()
             stored = StoredSample(key, name, task.number, places, content, annotation)
-            self.rows.append(Row(task.indices[position], stored))
+            self.samples.append(IndexedSample(task.indices[position], stored))
 
 
-def write_shard(task: ShardTask) -> Finished:
+def write_shard(task: ShardTask) -> ShardReceipt:
     """Write a shard aside, put it into place, and vouch for it."""
     if task.recipe.digest() != task.recipe_digest:
         raise ConfigError(
@@ -95,9 +95,9 @@ def write_shard(task: ShardTask) -> Finished:
         stream.flush()
         # What vouches for the shard must not reach the disk before the shard does.
         os.fsync(stream.fileno())
-    shard = Shard(task.name, hashed.tell(), hashed.sha256(), len(writer.rows))
+    shard = Shard(task.name, hashed.tell(), hashed.sha256(), len(writer.samples))
     signature = file_signature(task.path) or UNKNOWN
-    rows = tuple(writer.rows)
-    finished = Finished(shard, rows, writer.skipped, task.recipe_digest, signature, writer.seen)
-    write_done(task.path, finished)
-    return finished
+    rows = tuple(writer.samples)
+    receipt = ShardReceipt(shard, rows, writer.skipped, task.recipe_digest, signature, writer.seen)
+    write_done(task.path, receipt)
+    return receipt

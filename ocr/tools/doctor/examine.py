@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ocr.errors import AnnotationError, ConfigError
+from ocr.checks import SIDE, Range, check_numbers
+from ocr.errors import AnnotationError
 from ocr.formats import Annotations, read_annotations
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.tools.doctor.findings import Finding, Report, Split
@@ -28,17 +29,17 @@ from ocr.tools.doctor.pages import (
     unreferenced_files,
 )
 from ocr.tools.doctor.polygons import Outline, check_outlines, parse_words
-from ocr.tools.engine import check_engine, run_tasks, started
+from ocr.tools.executor import check_executor, run_tasks, started
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 CHUNK = 32
-"""Images a worker gets at a time; a header takes it 0.2 ms."""
+"""Images per chunk of a worker; reading one header takes 0.2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How to look; the defaults are those of training."""
+class DoctorSettings:
+    """How to examine a dataset; the defaults are those of training."""
 
     annotation_format: str = "auto"
     annotation_frame: str = "auto"
@@ -47,12 +48,15 @@ class Settings:
     deep: bool = False
     max_pixels: int = PIXEL_LIMIT
 
+    def __post_init__(self) -> None:
+        check_numbers(self, size=SIDE, min_text_size=Range(0), max_pixels=SIDE)
+
     def inspect(self, path: Path) -> ImageFacts:
-        """Look at one image file."""
+        """Examine one image file."""
         return inspect_image(path, deep=self.deep, max_pixels=self.max_pixels)
 
     def judge(self, page: tuple[ImageFacts, list[NDArray[np.float64]], tuple[int, int] | None]) -> Verdict:
-        """The frame of a page's outlines, given what the annotation claims its size to be."""
+        """The frame of a page's outlines, given the page size in the annotation, if it has one."""
         return judge_frame(*page, self.annotation_frame)
 
 
@@ -60,7 +64,7 @@ class Settings:
 class Pool:
     """Workers and a progress bar."""
 
-    engine: str
+    executor: str
     workers: int | None
     progress: Progress
 
@@ -68,7 +72,7 @@ class Pool:
         """Apply `work` to every item, in order."""
         bar = self.progress.add_task(title, total=len(items))
         done: dict[int, Result] = {}
-        with closing(run_tasks(work, items, self.engine, self.workers, chunk=CHUNK)) as results:
+        with closing(run_tasks(work, items, self.executor, self.workers, chunk=CHUNK)) as results:
             for number, result in results:
                 done[number] = result
                 self.progress.advance(bar)
@@ -88,24 +92,23 @@ def examine(
     deep: bool = False,
     workers: int | None = None,
     show_progress: bool = True,
-    engine: str = "local",
+    executor: str = "local",
 ) -> Report:
-    """Look at every split of a dataset: `data/images/<split>/` with `data/jsons/<split>.json`.
+    """Examine every split of a dataset: `data/images/<split>/` with `data/jsons/<split>.json`.
 
-    With `annotation_path`, `data` is the image folder of the one split these annotations belong to. Errors and
-    warnings make `report.ok` false, notes do not. `deep` also decodes every page; one of more than `max_pixels` is an
-    error and never decoded.
+    With `annotation_path`, `data` is the image folder of the split that these annotations describe. Errors and
+    warnings make `report.ok` false, notes do not. `deep` also decodes every page; a page of more than `max_pixels` is
+    an error and is never decoded.
     """
     data = Path(data)
-    settings = Settings(annotation_format, annotation_frame, size, min_text_size, deep, max_pixels)
+    settings = DoctorSettings(annotation_format, annotation_frame, size, min_text_size, deep, max_pixels)
     check_frame_name(annotation_frame)
-    _check_numbers(settings)
-    check_engine(engine, workers)
+    check_executor(executor, workers)
     alone = [(data.resolve().name, data, annotation_path)] if annotation_path else None
     found = alone or find_splits(data, splits)
     examined: list[Split] = []
     findings: list[Finding] = []
-    with _pool(engine, workers, show_progress) as pool:
+    with _pool(executor, workers, show_progress) as pool:
         for name, folder, annotation_file in found:
             split, wrong = examine_split(name, folder, annotation_file, settings, pool)
             examined.append(split)
@@ -114,61 +117,65 @@ def examine(
     return Report(data, size, annotation_frame, tuple(examined), tuple(findings))
 
 
-def _check_numbers(settings: Settings) -> None:
-    for option, value, least in (
-        ("size", settings.size, 1),
-        ("min_text_size", settings.min_text_size, 0),
-        ("max_pixels", settings.max_pixels, 1),
-    ):
-        if not value >= least:
-            flag = option.replace("_", "-")
-            raise ConfigError(f"{option}={value} (--{flag}) is too small: give {least} or more, or leave it out")
-
-
 @contextmanager
-def _pool(engine: str, workers: int | None, show_progress: bool) -> Iterator[Pool]:
+def _pool(executor: str, workers: int | None, show_progress: bool) -> Iterator[Pool]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     progress = Progress(*columns, transient=True, disable=not show_progress)
-    # Ray tells of workers that died on stdout, which is for the findings.
-    with redirect_stdout(sys.stderr), started(engine, workers), progress:
-        yield Pool(engine, workers, progress)
+    # Ray reports dead workers on stdout, which is reserved for the findings.
+    with redirect_stdout(sys.stderr), started(executor, workers), progress:
+        yield Pool(executor, workers, progress)
 
 
 def examine_split(
-    name: str, folder: Path, annotation_file: Path, settings: Settings, pool: Pool
+    name: str, folder: Path, annotation_file: Path, settings: DoctorSettings, pool: Pool
 ) -> tuple[Split, list[Finding]]:
-    """Images first, then words, then the frames in which the words are judged."""
+    """Examine the images first, then the words, then the frames that the words are in."""
     if not folder.is_dir():
-        detail = f"{folder} is not a folder, and {annotation_file} speaks of its images"
+        detail = f"{folder} is not a folder, and {annotation_file} refers to its images"
         return Split(name, folder, None), [Finding(name, "", "missing-folder", detail)]
-    findings: list[Finding] = []
+    files = sorted(files_below(folder))
     try:
         annotations = read_annotations(annotation_file, settings.annotation_format, folder)
     except (AnnotationError, OSError) as error:
-        findings.append(Finding(name, "", "annotation-error", str(error)))
-        annotations = None
-    files = sorted(files_below(folder))
-    pages = annotations.pages if annotations else {}
-    looked_at = [file for file in files if file in pages or file.lower().endswith(IMAGE_EXTENSIONS)]
-    facts = pool.map(f"{name}: images", settings.inspect, [folder / file for file in looked_at])
-    images = dict(zip(looked_at, facts, strict=True))
-    if annotations is None:
-        return Split(name, folder, None, images), findings + image_findings(name, images)
-    outlines, bad = parse_words(name, annotations)
+        images = _inspect(name, folder, _images_among(files), settings, pool)
+        unreadable = Finding(name, "", "annotation-error", str(error))
+        return Split(name, folder, None, images), [unreadable, *image_findings(name, images)]
+    images = _inspect(name, folder, _images_among(files, annotations.pages), settings, pool)
+    outlines, bad_words = parse_words(name, annotations)
     frames = _judge_frames(name, annotations, images, outlines, settings, pool)
-    findings += missing_images(name, annotations, files)
-    findings += image_findings(name, {file: images[file] for file in looked_at if file in pages})
-    findings += unreferenced_files(name, annotations, files, images)
-    findings += bad
-    findings += [Finding(name, page, "no-words", "has no words") for page in pages if not pages[page].words]
-    findings += _frame_findings(name, annotations, images, frames, settings.annotation_frame)
-    sizes = {
-        page: images[page].size_in(frames[page].best if page in frames else "upright")
-        for page in pages
-        if page in images and images[page].readable
+    split = Split(name, folder, annotations, images, frames)
+    pages = annotations.pages
+    return split, [
+        *missing_images(name, annotations, files),
+        *image_findings(name, {file: facts for file, facts in images.items() if file in pages}),
+        *unreferenced_files(name, annotations, files, images),
+        *bad_words,
+        *(Finding(name, page, "no-words", "has no words") for page in pages if not pages[page].words),
+        *_frame_findings(name, annotations, images, frames, settings.annotation_frame),
+        *check_outlines(name, outlines, _page_sizes(split), settings.size, settings.min_text_size),
+    ]
+
+
+def _images_among(files: Sequence[str], pages: Container[str] = ()) -> list[str]:
+    """Files that look like images, or that the annotation refers to."""
+    return [file for file in files if file in pages or file.lower().endswith(IMAGE_EXTENSIONS)]
+
+
+def _inspect(
+    split: str, folder: Path, files: Sequence[str], settings: DoctorSettings, pool: Pool
+) -> dict[str, ImageFacts]:
+    facts = pool.map(f"{split}: images", settings.inspect, [folder / file for file in files])
+    return dict(zip(files, facts, strict=True))
+
+
+def _page_sizes(split: Split) -> dict[str, tuple[int, int]]:
+    """Size of each readable page, in the frame of its polygons."""
+    readable = {page: facts for page, facts in split.images.items() if facts.readable}
+    return {
+        page: facts.size_in(split.frames[page].best if page in split.frames else "upright")
+        for page, facts in readable.items()
+        if split.annotations is not None and page in split.annotations.pages
     }
-    findings += check_outlines(name, outlines, sizes, settings.size, settings.min_text_size)
-    return Split(name, folder, annotations, images, frames), findings
 
 
 def _judge_frames(
@@ -176,12 +183,12 @@ def _judge_frames(
     annotations: Annotations,
     images: dict[str, ImageFacts],
     outlines: Sequence[Outline],
-    settings: Settings,
+    settings: DoctorSettings,
     pool: Pool,
 ) -> dict[str, Verdict]:
     """A verdict for each readable page that has words and an EXIF orientation.
 
-    Where a verdict took the pixels and found them damaged, the page is looked at again, deeply, in `images`.
+    If a verdict needed the pixels and found them damaged, the page is examined again, deeply, in `images`.
     """
     turned = {page for page in annotations.pages if page in images and images[page].readable}
     turned = {page for page in turned if images[page].orientation != 1}
@@ -217,7 +224,7 @@ def _frame_findings(
             continue
         exif = f"EXIF orientation {facts.orientation}"
         if verdict.frame is None:
-            detail = f"{exif}, {verdict.evidence}; {verdict.used} is taken"
+            detail = f"{exif}, {verdict.evidence}; {verdict.used} is used"
             findings.append(Finding(split, page, "ambiguous-frame", detail))
         elif verdict.frame != expected or verdict.frame != verdict.used:
             detail = f"{exif}, polygons in the {verdict.frame} frame ({verdict.evidence}), {_other(verdict, expected)}"
@@ -227,5 +234,5 @@ def _frame_findings(
 
 def _other(verdict: Verdict, expected: str) -> str:
     if verdict.frame == expected:
-        return f"and its page size misleads training to {verdict.used}"
+        return f"and its page size makes training use {verdict.used}"
     return f"not {expected}: if all are, set annotation_frame={verdict.frame}"

@@ -26,7 +26,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Line:
     """One row of print. `scale` is the size of its text, for other kinds its height, both in lines."""
 
     kind: Kind = "text"
@@ -76,36 +76,38 @@ def choose_style(rng: np.random.Generator) -> Style:
     )
 
 
-def write_receipt(rng: np.random.Generator, style: Style) -> list[Row]:
+def write_receipt(rng: np.random.Generator, style: Style) -> list[Line]:
     """The rows of one receipt, about 20 to 80 regions of text."""
-    rule = Row("rule", scale=float(rng.uniform(0.5, 1.1)))
+    rule = Line("rule", scale=float(rng.uniform(0.5, 1.1)))
     prices = [round(float(rng.lognormal(2.2, 0.9)), 2) for _ in range(int(rng.integers(2, 10)))]
     total = sum(prices)
     rows = [*_header(rng), *_meta(rng), rule, *_items(rng, style, prices), rule, *_totals(rng, style, total)]
     if chance(rng, 0.45):
         rows += [rule, *_tax_table(rng, total)]
     if chance(rng, 0.18):
-        rows.append(Row("stamp", (Cell(pick(rng, phrases.STAMPS)),), scale=float(rng.uniform(3.5, 5.5))))
+        rows.append(Line("stamp", (Cell(pick(rng, phrases.STAMPS)),), scale=float(rng.uniform(3.5, 5.5))))
     rows += _footer(rng)
     return [replace(row, cells=tuple(cell for cell in row.cells if cell.text)) for row in rows]
 
 
-def _centered(text: str, scale: float = 1.0, *, bold: bool = False, headline: bool = False) -> Row:
-    return Row("text", (Cell(text, align="center"),), scale, bold=bold, headline=headline)
+def _centered(text: str, scale: float = 1.0, *, bold: bool = False, headline: bool = False) -> Line:
+    return Line("text", (Cell(text, align="center"),), scale, bold=bold, headline=headline)
 
 
-def _pair(left: str, right: str, split: float = 0.6, *, scale: float = 1.0, bold: bool = False) -> Row:
+def _pair(left: str, right: str, split: float = 0.6, *, scale: float = 1.0, bold: bool = False) -> Line:
     cells = (Cell(left, 0.0, split), Cell(right, split + 0.02, 1.0, "right"))
-    return Row("text", cells, scale, bold=bold)
+    return Line("text", cells, scale, bold=bold)
 
 
-def _header(rng: np.random.Generator) -> list[Row]:
-    rows: list[Row] = []
+def _header(rng: np.random.Generator) -> list[Line]:
+    rows: list[Line] = []
     name = phrases.shop_name(rng)
     if chance(rng, 0.3):
-        rows += [Row("logo", scale=float(rng.uniform(2.0, 4.0))), Row("gap", scale=0.4)]
+        rows += [Line("logo", scale=float(rng.uniform(2.0, 4.0))), Line("gap", scale=0.4)]
     if chance(rng, 0.3):
-        rows.append(Row("arch", (Cell(name, 0.08, 0.92, "center"),), scale=float(rng.uniform(1.2, 1.8)), headline=True))
+        rows.append(
+            Line("arch", (Cell(name, 0.08, 0.92, "center"),), scale=float(rng.uniform(1.2, 1.8)), headline=True)
+        )
     else:
         rows.append(_centered(name, float(rng.uniform(1.1, 1.9)), bold=True, headline=True))
     if chance(rng, 0.25):
@@ -122,14 +124,14 @@ def _header(rng: np.random.Generator) -> list[Row]:
         rows.append(_centered(f"GST ID: {number(rng, 12)}"))
     title = pick(rng, phrases.TITLES)
     if chance(rng, 0.22):
-        rows += [Row("gap", scale=0.3), Row("text", (Cell(title, align="center"),), 1.15, bold=True, inverted=True)]
+        rows += [Line("gap", scale=0.3), Line("text", (Cell(title, align="center"),), 1.15, bold=True, inverted=True)]
     elif chance(rng, 0.6):
         rows.append(_centered(title, float(rng.uniform(1.0, 1.3)), bold=True))
-    rows.append(Row("gap", scale=float(rng.uniform(0.3, 1.0))))
+    rows.append(Line("gap", scale=float(rng.uniform(0.3, 1.0))))
     return rows
 
 
-def _meta(rng: np.random.Generator) -> list[Row]:
+def _meta(rng: np.random.Generator) -> list[Line]:
     mark = pick(rng, (": ", " ", "# ", " : "))
     entries = [
         f"Invoice{mark}{pick(rng, ('CS', 'INV', 'R', ''))}{number(rng, 7)}",
@@ -145,14 +147,14 @@ def _meta(rng: np.random.Generator) -> list[Row]:
         return [_pair(left, right, 0.54) for left, right in zip(lefts, rights, strict=False)]
     if chance(rng, 0.4):
         split = [entry.split(mark, 1) for entry in kept]
-        return [Row("text", (Cell(name, 0, 0.28), Cell(f": {value}", 0.3, 1.0))) for name, value in split]
-    return [Row("text", (Cell(entry),)) for entry in kept]
+        return [Line("text", (Cell(name, 0, 0.28), Cell(f": {value}", 0.3, 1.0))) for name, value in split]
+    return [Line("text", (Cell(entry),)) for entry in kept]
 
 
-def _items(rng: np.random.Generator, style: Style, prices: list[float]) -> list[Row]:
+def _items(rng: np.random.Generator, style: Style, prices: list[float]) -> list[Line]:
     table = int(rng.integers(4))
     unit = "" if table else style.currency
-    rows: list[Row] = []
+    rows: list[Line] = []
     if table:
         heads = (
             ("Qty", "Item", "Price", "Amount"),
@@ -161,7 +163,7 @@ def _items(rng: np.random.Generator, style: Style, prices: list[float]) -> list[
         )
         rows = [_columns(table, heads[table - 1], bold=chance(rng, 0.5))]
         if chance(rng, 0.5):
-            rows.append(Row("rule", scale=0.7))
+            rows.append(Line("rule", scale=0.7))
     for price in prices:
         name, count = phrases.item_name(rng, style.upper), int(rng.integers(1, 6))
         each, amount = f"{price / count:.2f}", f"{unit}{price:.2f}"
@@ -170,10 +172,10 @@ def _items(rng: np.random.Generator, style: Style, prices: list[float]) -> list[
         elif table == 1:
             rows.append(_columns(1, (str(count), name, each, amount)))
         elif table == 2:
-            rows += [Row("text", (Cell(name),)), _columns(2, (number(rng, 4), str(count), each, amount))]
+            rows += [Line("text", (Cell(name),)), _columns(2, (number(rng, 4), str(count), each, amount))]
         else:
             rows += [
-                Row("text", (Cell(f"{number(rng, 8)} {name}"),)),
+                Line("text", (Cell(f"{number(rng, 8)} {name}"),)),
                 _columns(3, (f"  {count} x {each}", "", "", amount)),
             ]
     return rows
@@ -188,14 +190,14 @@ _SLOTS: dict[int, tuple[tuple[float, float, Align], ...]] = {
 }
 
 
-def _columns(table: int, texts: tuple[str, ...], *, bold: bool = False) -> Row:
+def _columns(table: int, texts: tuple[str, ...], *, bold: bool = False) -> Line:
     slots = _SLOTS[table]
     cells = (Cell(text.strip(), *slot) for text, slot in zip(texts, slots, strict=True))
-    return Row("text", tuple(cells), bold=bold)
+    return Line("text", tuple(cells), bold=bold)
 
 
-def _totals(rng: np.random.Generator, style: Style, total: float) -> list[Row]:
-    rows: list[Row] = []
+def _totals(rng: np.random.Generator, style: Style, total: float) -> list[Line]:
+    rows: list[Line] = []
     cash = float(np.ceil(total / 10) * 10)
     lines = [("Subtotal", total), ("Discount", 0.0), ("GST 6%", total * 0.06), ("Service charge 10%", total * 0.1)]
     kept = [line for line in lines if chance(rng, 0.55)]
@@ -207,27 +209,27 @@ def _totals(rng: np.random.Generator, style: Style, total: float) -> list[Row]:
         value = f"{style.currency}{amount:.2f}"
         if style.right_totals:
             cells = (Cell(label, 0.2, 0.68, "right"), Cell(value, 0.7, 1.0, "right"))
-            rows.append(Row("text", cells, strong if is_total else 1.0, bold=is_total))
+            rows.append(Line("text", cells, strong if is_total else 1.0, bold=is_total))
         else:
             rows.append(_pair(label, value, scale=strong if is_total else 1.0, bold=is_total))
     return rows
 
 
-def _tax_table(rng: np.random.Generator, total: float) -> list[Row]:
-    rows = [Row("text", (Cell("GST SUMMARY"),), bold=True), _columns(4, ("Tax code", "%", "Amt", "Tax"))]
+def _tax_table(rng: np.random.Generator, total: float) -> list[Line]:
+    rows = [Line("text", (Cell("GST SUMMARY"),), bold=True), _columns(4, ("Tax code", "%", "Amt", "Tax"))]
     rates = (("SR", 6), ("ZR", 0))[: int(rng.integers(1, 3))]
     texts = ((code, str(rate), f"{total:.2f}", f"{total * rate / 100:.2f}") for code, rate in rates)
     return [*rows, *(_columns(4, row) for row in texts)]
 
 
-def _footer(rng: np.random.Generator) -> list[Row]:
-    rows: list[Row] = [Row("gap", scale=float(rng.uniform(0.4, 1.5)))]
+def _footer(rng: np.random.Generator) -> list[Line]:
+    rows: list[Line] = [Line("gap", scale=float(rng.uniform(0.4, 1.5)))]
     for _ in range(int(rng.integers(1, 4))):
         farewell = pick(rng, phrases.FAREWELLS)
         rows.append(_centered(farewell.upper() if chance(rng, 0.4) else farewell, float(rng.choice([0.85, 1.0]))))
     if chance(rng, 0.3):
-        rows += [Row("gap", scale=0.5), Row("barcode", scale=float(rng.uniform(1.8, 3.0)))]
+        rows += [Line("gap", scale=0.5), Line("barcode", scale=float(rng.uniform(1.8, 3.0)))]
         rows.append(_centered(number(rng, 12), 0.9))
     elif chance(rng, 0.15):
-        rows += [Row("gap", scale=0.5), Row("matrix", scale=float(rng.uniform(4.0, 6.0)))]
+        rows += [Line("gap", scale=0.5), Line("matrix", scale=float(rng.uniform(4.0, 6.0)))]
     return rows

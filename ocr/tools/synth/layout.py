@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.tools.synth import phrases, shapes
-from ocr.tools.synth.content import Cell, Row, Style
+from ocr.tools.synth.content import Cell, Line, Style
 from ocr.tools.synth.fonts import Glyphs, draw_text, fit_text, text_width
 from ocr.tools.synth.phrases import chance
 from ocr.tools.synth.strip import Strip, ink_box, lay_down
@@ -57,7 +57,7 @@ class Layout:
     runs: list[Run] = field(default_factory=list)
 
 
-def row_height_em(row: Row, style: Style) -> float:
+def row_height_em(row: Line, style: Style) -> float:
     """How far a row pushes the next one down."""
     if row.kind == "text":
         return row.scale * style.spacing * style.tall * (1.25 if row.inverted else 1.0)
@@ -66,7 +66,7 @@ def row_height_em(row: Row, style: Style) -> float:
     return row.scale + (0.3 if row.kind == "stamp" else 0.0)
 
 
-def paper_size_em(rows: list[Row], style: Style) -> tuple[float, float]:
+def paper_size_em(rows: list[Line], style: Style) -> tuple[float, float]:
     """Width and height of the paper, in ems."""
     height = sum(row_height_em(row, style) for row in rows)
     return style.columns * 0.6 + 2 * style.margin_em, height + 2 * (style.margin_em + 0.4)
@@ -84,7 +84,7 @@ class Typesetter:
         self.ink: Color = (shade, shade, min(255, shade + int(rng.integers(0, 25))))
         self.strength = float(rng.uniform(0.5, 0.8) if chance(rng, 0.25) else rng.uniform(0.85, 1.0))
 
-    def set_rows(self, rows: list[Row]) -> Layout:
+    def set_rows(self, rows: list[Line]) -> Layout:
         """Place every row, then what lies across them."""
         y = (self.style.margin_em + 0.4) * self.em
         for row in rows:
@@ -94,7 +94,7 @@ class Typesetter:
         self._set_extras()
         return self.layout
 
-    def _set_row(self, row: Row, y: float, height: float) -> None:
+    def _set_row(self, row: Line, y: float, height: float) -> None:
         match row.kind:
             case "text":
                 self._set_text(row, y, height)
@@ -117,7 +117,7 @@ class Typesetter:
                 color = self.ink if chance(self.rng, 0.5) else self._stamp_ink()
                 self._mark(emblem, (self.layout.width - emblem.shape[1]) / 2, y, color)
 
-    def _set_text(self, row: Row, y: float, height: float) -> None:
+    def _set_text(self, row: Line, y: float, height: float) -> None:
         size = max(MIN_SIZE, round(self.em * row.scale))
         face = self.style.headline if row.headline else self.style.bold if row.bold else self.style.regular
         baseline = round(y + height * (0.76 if row.inverted else 0.8))
@@ -137,7 +137,7 @@ class Typesetter:
         left, right = self.left + cell.left * self.span, self.left + cell.right * self.span
         return {"left": left, "center": (left + right - width) / 2, "right": right - width}[cell.align]
 
-    def _set_arch(self, row: Row, y: float, height: float) -> None:
+    def _set_arch(self, row: Line, y: float, height: float) -> None:
         size = max(MIN_SIZE, round(self.em * row.scale))
         cell, face = row.cells[0], self.style.headline
         fitted = fit_text(cell.text, face, size, (cell.right - cell.left) * self.span)

@@ -79,7 +79,7 @@ def test_a_blank_page_that_fits_both_ways_is_a_note(dataset: SmallDataset) -> No
     report = dataset.examine()
     assert kinds(report) == ["ambiguous-frame"]
     assert report.ok
-    assert "EXIF orientation 3, both frames fit; upright is taken" in report.findings[0].message
+    assert "EXIF orientation 3, both frames fit; upright is used" in report.findings[0].message
 
 
 def test_under_annotation_frame_raw_the_upright_page_is_the_odd_one(dataset: SmallDataset) -> None:
@@ -96,7 +96,7 @@ def test_a_raw_page_size_over_upright_polygons_would_mislead_training(dataset: S
     add(dataset, 6, "upright", image=text_page(), img_w=SIZE[1], img_h=SIZE[0])
     report = dataset.examine()
     assert kinds(report) == ["other-frame"]
-    assert "its page size misleads training to raw" in report.findings[0].message
+    assert "its page size makes training use raw" in report.findings[0].message
     assert dataset.examine(annotation_frame="upright").ok
 
 

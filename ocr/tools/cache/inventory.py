@@ -13,7 +13,7 @@ from ocr.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredCache:
     """One cache as it lies on disk."""
 
     name: str
@@ -60,19 +60,19 @@ def find_caches(root: Path, names: Sequence[str] = ()) -> dict[Path, str]:
     return {folder: name for folder, name in short.items() if not names or folder in wanted}
 
 
-def describe(root: Path, names: Sequence[str] = ()) -> list[Kept]:
+def describe(root: Path, names: Sequence[str] = ()) -> list[StoredCache]:
     """All that is known of these caches, or of all."""
     return [_describe(folder, name) for folder, name in find_caches(root, names).items()]
 
 
-def _describe(folder: Path, name: str) -> Kept:
+def _describe(folder: Path, name: str) -> StoredCache:
     size, used = disk_bytes(folder), last_used(folder)
     try:
         store = Store(folder)
     except DamagedStoreError as error:
-        return Kept(name, folder, size, used, damage=str(error).removeprefix(f"{folder}: "))
+        return StoredCache(name, folder, size, used, damage=str(error).removeprefix(f"{folder}: "))
     about, layout = store.about, store.layout
-    return Kept(
+    return StoredCache(
         name,
         folder,
         size,

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from engine_work import (
+from executor_work import (
     HERE,
     PATIENCE_SECONDS,
     ROOT,
@@ -32,8 +32,8 @@ from engine_work import (
 
 from ocr.errors import ConfigError, ImageError, MissingExtraError, StageError
 from ocr.pipeline.source import JUST_NOW_NS
-from ocr.tools import engine as engines
-from ocr.tools.engine import run_tasks, started
+from ocr.tools import executor as executors
+from ocr.tools.executor import run_tasks, started
 
 LONG_SECONDS = 600
 """Nobody waits for it: what takes so long has to be left."""
@@ -43,7 +43,7 @@ LONG_SECONDS = 600
 def traps(tmp_path_factory):
     """A folder where files name calls over which a worker of Ray is killed."""
     folder, site = tmp_path_factory.mktemp("traps"), tmp_path_factory.mktemp("site")
-    (site / "sitecustomize.py").write_text(f"import engine_work\nengine_work.watch({str(folder)!r})\n")
+    (site / "sitecustomize.py").write_text(f"import executor_work\nexecutor_work.watch({str(folder)!r})\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(HERE)]))
         patch.delenv("RAY_ADDRESS", raising=False)
@@ -62,30 +62,30 @@ def ray_here(traps):
 
 
 @pytest.fixture(params=["local", "ray"])
-def engine(request):
+def executor(request):
     if request.param == "ray":
         request.getfixturevalue("ray_here")
     return request.param
 
 
 @pytest.mark.parametrize(("workers", "chunk"), [(None, 1), (1, 3), (2, 100)])
-def test_every_task_is_done_once_and_keeps_its_number(engine, workers, chunk):
-    results = list(run_tasks(square, range(50), engine, workers, chunk=chunk))
+def test_every_task_is_done_once_and_keeps_its_number(executor, workers, chunk):
+    results = list(run_tasks(square, range(50), executor, workers, chunk=chunk))
     assert sorted(results) == [(number, number * number) for number in range(50)]
-    assert list(run_tasks(square, [], engine, workers)) == []
+    assert list(run_tasks(square, [], executor, workers)) == []
 
 
-def test_results_come_as_they_get_done_and_work_waits_for_whoever_takes_them(engine, tmp_path):
-    with closing(run_tasks(Begin(tmp_path, 0.05), range(100), engine, workers=2, chunk=4)) as results:
+def test_results_come_as_they_get_done_and_work_waits_for_whoever_takes_them(executor, tmp_path):
+    with closing(run_tasks(Begin(tmp_path, 0.05), range(100), executor, workers=2, chunk=4)) as results:
         next(results)
         time.sleep(0.6)
         assert len(begun(tmp_path)) <= 2 * 2 * 4
     assert nothing_runs(tmp_path)
 
 
-def test_an_error_keeps_its_type_and_words_and_ends_the_work(engine, tmp_path):
+def test_an_error_keeps_its_type_and_words_and_ends_the_work(executor, tmp_path):
     with pytest.raises(ImageError, match=r"^page 3: cannot be opened$") as caught:
-        list(run_tasks(FailAt(Begin(tmp_path, 0.2), 3), range(4000), engine, workers=2, chunk=500))
+        list(run_tasks(FailAt(Begin(tmp_path, 0.2), 3), range(4000), executor, workers=2, chunk=500))
     assert type(caught.value) is ImageError
     assert caught.value.__cause__ is not None
     assert "nowhere.jpg" in str(caught.value.__cause__)
@@ -101,16 +101,16 @@ def interrupt(tasks, moment=lambda: True) -> None:
         raise KeyboardInterrupt
 
 
-def test_an_interrupted_loop_leaves_nothing_running(engine, tmp_path):
+def test_an_interrupted_loop_leaves_nothing_running(executor, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        interrupt(run_tasks(Begin(tmp_path, 0.2), range(200), engine, workers=2))
+        interrupt(run_tasks(Begin(tmp_path, 0.2), range(200), executor, workers=2))
     assert len(begun(tmp_path)) <= 2 * 2
     assert nothing_runs(tmp_path)
 
 
 @pytest.mark.parametrize(("work", "ending"), [(Begin, ".left"), (Stay, ".begun")])
 def test_a_ray_worker_leaves_what_it_is_doing_or_is_killed(ray_here, tmp_path, monkeypatch, work, ending):
-    monkeypatch.setattr(engines, "STOP_SECONDS", PATIENCE_SECONDS if work is Begin else 1)
+    monkeypatch.setattr(executors, "STOP_SECONDS", PATIENCE_SECONDS if work is Begin else 1)
     tasks = run_tasks(work(tmp_path, LONG_SECONDS), range(200), "ray", workers=2)
     with pytest.raises(KeyboardInterrupt):
         interrupt(tasks, lambda: list(tmp_path.glob("0001-*.begun")))
@@ -120,10 +120,10 @@ def test_a_ray_worker_leaves_what_it_is_doing_or_is_killed(ray_here, tmp_path, m
     assert ending == ".left" or wait_until(lambda: not worker.exists())
 
 
-def test_relative_paths_mean_the_same_to_every_worker(engine, tmp_path, monkeypatch):
+def test_relative_paths_mean_the_same_to_every_worker(executor, tmp_path, monkeypatch):
     (tmp_path / "here.txt").write_text("found")
     monkeypatch.chdir(tmp_path)
-    assert list(run_tasks(read_text, ["here.txt"], engine)) == [(0, "found")]
+    assert list(run_tasks(read_text, ["here.txt"], executor)) == [(0, "found")]
 
 
 def test_a_ray_that_was_running_goes_on_running(ray_here):
@@ -133,8 +133,8 @@ def test_a_ray_that_was_running_goes_on_running(ray_here):
 
 
 def test_work_that_kills_every_worker_is_named(ray_here, monkeypatch):
-    monkeypatch.setattr(engines, "RETRIES", 0)
-    with pytest.raises(StageError, match="engine=ray: the work that begins with task 0 was lost 1 times"):
+    monkeypatch.setattr(executors, "RETRIES", 0)
+    with pytest.raises(StageError, match="executor=ray: the chunk that starts with task 0 failed 1 times"):
         list(run_tasks(die, [0], "ray"))
 
 
@@ -146,15 +146,15 @@ def test_an_address_where_nobody_listens_is_named_at_once(ray_here, monkeypatch)
 
 
 def test_what_cannot_work_is_refused_when_it_is_asked_for():
-    with pytest.raises(ConfigError, match=r"engine='rya' \(--engine\): did you mean ray\?"):
+    with pytest.raises(ConfigError, match=r"executor='rya': did you mean ray\?"):
         run_tasks(square, [1], "rya")
-    with pytest.raises(ConfigError, match=r"workers=0 \(--workers\) is too small"):
+    with pytest.raises(ConfigError, match="workers=0 must be an integer >= 1"):
         run_tasks(square, [1], workers=0)
 
 
-def test_without_ray_its_extra_is_named_and_the_local_engine_works(monkeypatch):
+def test_without_ray_its_extra_is_named_and_the_local_executor_works(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"--engine ray.*pip install 'glyphfeed\[ray\]'"):
+    with pytest.raises(MissingExtraError, match=r"executor=ray.*pip install 'glyphfeed\[ray\]'"):
         run_tasks(square, [1], "ray")
     assert list(run_tasks(square, [2])) == [(0, 4)]
 
@@ -163,17 +163,17 @@ def pages_of(data: Path, split: str) -> list[str]:
     return sorted(path.name for path in (data / "images" / split).iterdir())
 
 
-def write_maps(data: Path, split: str, engine: str, on_bad_sample: str = "raise"):
+def write_maps(data: Path, split: str, executor: str, on_bad_sample: str = "raise"):
     from ocr.datasets import DBTransforms, OCRDataset
     from ocr.pipeline.prefix import Letterbox
     from ocr.tools.preprocess import preprocess_maps
 
     pages = (data / "images" / split, data / "jsons" / f"{split}.json")
     dataset = OCRDataset(*pages, DBTransforms([Letterbox(160)]), on_bad_sample=on_bad_sample)
-    return preprocess_maps(dataset, workers=2, show_progress=False, engine=engine)
+    return preprocess_maps(dataset, workers=2, show_progress=False, executor=executor)
 
 
-def test_maps_are_the_same_of_every_engine_and_whoever_is_killed(ray_here, traps, dataset_folder):
+def test_maps_are_the_same_of_every_executor_and_whoever_is_killed(ray_here, traps, dataset_folder):
     from convert_pages import files
 
     folder = write_maps(dataset_folder, "train", "local").folder
@@ -186,12 +186,12 @@ def test_maps_are_the_same_of_every_engine_and_whoever_is_killed(ray_here, traps
     assert files(folder) == maps
 
 
-def test_a_page_that_cannot_be_read_is_listed_by_every_engine(engine, dataset_folder):
+def test_a_page_that_cannot_be_read_is_listed_by_every_executor(executor, dataset_folder):
     victim = pages_of(dataset_folder, "val")[2]
     (dataset_folder / "images/val" / victim).write_bytes(b"")
     with pytest.raises(ImageError, match=victim):
-        write_maps(dataset_folder, "val", engine)
-    summary = write_maps(dataset_folder, "val", engine, on_bad_sample="skip")
+        write_maps(dataset_folder, "val", executor)
+    summary = write_maps(dataset_folder, "val", executor, on_bad_sample="skip")
     assert list(summary.failed) == [victim]
     assert "is empty" in summary.failed[victim]
 
@@ -208,7 +208,7 @@ def damage(data: Path) -> None:
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_findings_are_the_same_of_every_engine_and_whoever_is_killed(ray_here, traps, dataset_folder, deep):
+def test_findings_are_the_same_of_every_executor_and_whoever_is_killed(ray_here, traps, dataset_folder, deep):
     from ocr.tools.doctor import examine
 
     damage(dataset_folder)
@@ -216,38 +216,38 @@ def test_findings_are_the_same_of_every_engine_and_whoever_is_killed(ray_here, t
     assert {"empty-file", "truncated-image"} <= {finding.kind for finding in local.findings}
     assert any(split.frames for split in local.splits)
     with killed(traps, f"open {pages_of(dataset_folder, 'train')[4]}"):
-        ray = examine(dataset_folder, deep=deep, show_progress=False, engine="ray")
+        ray = examine(dataset_folder, deep=deep, show_progress=False, executor="ray")
     assert ray.findings == local.findings
     assert [split.images for split in ray.splits] == [split.images for split in local.splits]
     assert [split.frames for split in ray.splits] == [split.frames for split in local.splits]
 
 
-def test_shards_are_the_same_of_every_engine_and_whoever_is_killed(ray_here, traps, tmp_path):
+def test_shards_are_the_same_of_every_executor_and_whoever_is_killed(ray_here, traps, tmp_path):
     from convert_pages import convert, edit_page, files, verify, write_pages
 
     data, out, settings = write_pages(tmp_path / "pages"), tmp_path / "out", {"samples_per_shard": 2, "maps": True}
     convert(data, tmp_path / "local", **settings)
     # In the middle of the second shard.
     with killed(traps, "open it's [a] bill"):
-        convert(data, out, engine="ray", workers=2, **settings)
+        convert(data, out, executor="ray", workers=2, **settings)
     assert files(out) == files(tmp_path / "local")
     edit_page(data, 3)
-    found = verify(data, out, engine="ray", workers=2)
+    found = verify(data, out, executor="ray", workers=2)
     assert len(found.problems) == 1
     assert found == verify(data, out)
 
 
-def fill_caches(data: Path, root: Path, engine: str) -> dict[str, bytes]:
+def fill_caches(data: Path, root: Path, executor: str) -> dict[str, bytes]:
     from ocr.cache.folder import list_stores
     from ocr.tools.cache.build import build
 
-    assert build([f"dataset_base_path={data}", "transforms.size=64"], ["train", "val"], None, root, engine) == 0
+    assert build([f"dataset_base_path={data}", "transforms.size=64"], ["train", "val"], None, root, executor) == 0
     folders = list_stores(root)
     assert len(folders) == 2
     return {f"{folder.name}/{name}": (folder / name).read_bytes() for folder in folders for name in ("rows", "data")}
 
 
-def test_caches_are_the_same_of_every_engine_and_whoever_is_killed(ray_here, traps, synthetic, tmp_path):
+def test_caches_are_the_same_of_every_executor_and_whoever_is_killed(ray_here, traps, synthetic, tmp_path):
     # Of a file that changed just now less is noted.
     newest = max(path.stat().st_ctime_ns for path in synthetic.glob("images/*/*"))
     assert wait_until(lambda: time.time_ns() - newest > JUST_NOW_NS)
@@ -262,7 +262,7 @@ def test_a_cluster_at_an_address_does_the_work_and_stdout_is_for_the_findings(tr
     pytest.importorskip("ray")
     damage(dataset_folder)
     expected = json.loads(examine(dataset_folder, show_progress=False).to_json())
-    line = [sys.executable, "-m", "ocr.cli", "doctor", dataset_folder.name, "--json", "-", "--engine", "ray"]
+    line = [sys.executable, "-m", "ocr.cli", "doctor", dataset_folder.name, "--json", "-", "--executor", "ray"]
     with (
         ray_cluster(os.environ["PYTHONPATH"]) as environment,
         killed(traps, f"open {pages_of(dataset_folder, 'train')[4]}"),
@@ -276,7 +276,7 @@ def test_a_cluster_at_an_address_does_the_work_and_stdout_is_for_the_findings(tr
 def test_ctrl_c_ends_the_ray_that_was_started_for_the_work(traps, tmp_path):
     pytest.importorskip("ray")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
-    line = [sys.executable, "-c", f"import engine_work; engine_work.begin_until_interrupted({str(tmp_path)!r})"]
+    line = [sys.executable, "-c", f"import executor_work; executor_work.begin_until_interrupted({str(tmp_path)!r})"]
     with own_session(line, env=environment, stderr=subprocess.PIPE) as process:
         assert wait_until(lambda: len(begun(tmp_path)) > 10 or process.poll() is not None)
         workers = {int(Path(name).stem.partition("-")[2]) for name in begun(tmp_path)}

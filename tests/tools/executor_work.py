@@ -1,4 +1,4 @@
-"""Work for engines, traps that kill the workers of Ray over it, and a cluster; light, for every worker imports it."""
+"""Work for executors, traps that kill the workers of Ray over it, and a cluster; light, for every worker imports it."""
 
 import os
 import secrets
@@ -84,7 +84,7 @@ class Stay(Begin):
 
 def begin_until_interrupted(folder: str) -> None:
     """A command whose work Ray does."""
-    from ocr.tools.engine import run_tasks
+    from ocr.tools.executor import run_tasks
 
     # A shell that runs it in the background tells it to ignore this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
