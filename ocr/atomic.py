@@ -1,4 +1,4 @@
-"""A file is there whole or not at all."""
+"""Write a file atomically: readers see all of it or nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ocr.system import has_ended
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A binary stream that becomes `path` when the block ends well, and leaves no trace when it does not."""
+    """A binary stream that becomes `path` when the block succeeds, and is removed when it fails."""
     target = Path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.partial")
     try:
@@ -28,14 +28,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield stream
         os.replace(partial, target)
     except OSError as error:
-        # A full disk, or a folder where the file should be; what the block itself raises keeps its name.
+        # A full disk, or a folder of that name; errors of the block itself are raised unchanged.
         raise (error if isinstance(error, GlyphFeedError) else _cannot_write(target, error)) from error
     finally:
         partial.unlink(missing_ok=True)
 
 
 def remove_partial_files(folder: Path) -> int:
-    """Remove what killed processes left half written; how many files that were."""
+    """Remove files that killed processes left half written; returns how many."""
     removed = 0
     for partial in folder.glob(".*.partial") if folder.is_dir() else ():
         pid = partial.name.split(".")[-2].split("-")[0]
@@ -47,5 +47,6 @@ def remove_partial_files(folder: Path) -> int:
 
 def _cannot_write(target: Path, error: OSError) -> OutputError:
     return OutputError(
-        f"cannot write {target} ({error.strerror or error}). Give another place, or make room and allow writing there"
+        f"cannot write {target} ({error.strerror or error}). Choose another location, or check permissions and free "
+        "space"
     )

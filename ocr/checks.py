@@ -7,8 +7,6 @@ from math import inf, isfinite
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ocr.errors import ConfigError, near_names
 
 
@@ -55,7 +53,7 @@ def check_numbers(owner: object, **ranges: Range) -> None:
         value = getattr(owner, name)
         if value not in allowed:
             raise ConfigError(f"{type(owner).__name__}({name}={value!r}): {name} must be {allowed}")
-        if isinstance(value, np.generic):
+        if type(value).__module__ == "numpy":
             # Caches are found by the `repr` of their stages, and NumPy numbers have a `repr` of their own.
             object.__setattr__(owner, name, value.item())
 

@@ -45,7 +45,7 @@ class ImageError(DataError, OSError):
 
 
 class MapError(DataError):
-    """A stored map does not belong to the page it lies beside."""
+    """A stored map does not belong to its page."""
 
 
 def near_names(name: str, known: list[str]) -> str:

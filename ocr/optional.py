@@ -1,4 +1,4 @@
-"""Optional libraries are imported where they are used; their absence names the extra to install."""
+"""Optional libraries are imported when they are used; if one is missing, the error names the extra to install."""
 
 from importlib import import_module
 from types import ModuleType

@@ -40,8 +40,8 @@ class Detections:
 class BoxesFromMap:
     """Outlines of a probability map, scored by the mean inside and unclipped by D = A * unclip_ratio / L.
 
-    The boxes are those of the published DBNet post-processing, but for this: the outline of a hole is no box; a box
-    whose bay closes when it is unclipped loses the bay, not itself; a corner at 348.99997 counts as 349.
+    The boxes are those of the published DBNet post-processing, with three exceptions: the outline of a hole is not a
+    box; a bay that closes when a box is unclipped is filled, and the box kept; a corner at 348.99997 counts as 349.
 
     >>> text = np.zeros((32, 64), dtype=np.float32)
     >>> text[10:16, 8:48] = 0.9
@@ -57,16 +57,16 @@ class BoxesFromMap:
     min_size: float = 3
     """Smallest text in pixels of the map: a quadrilateral before it is unclipped; anything after, with 2 more."""
     max_candidates: int | None = None
-    """Most boxes a page; the best scores stay, and `left_out` tells how many did not. None: no limit."""
+    """Maximum boxes per page; those with the best scores stay, and `left_out` counts the others. None: no limit."""
 
     def __post_init__(self) -> None:
         for name in ("thresh", "box_thresh"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name}={getattr(self, name)} must lie between 0 and 1 (probabilities)")
+                raise ConfigError(f"{name}={getattr(self, name)} must be a number >= 0 and <= 1 (a probability)")
         if self.unclip_ratio <= 0:
-            raise ConfigError(f"unclip_ratio={self.unclip_ratio} must be above 0 (the usual value is 1.5)")
+            raise ConfigError(f"unclip_ratio={self.unclip_ratio} must be a number > 0 (the usual value is 1.5)")
         if self.max_candidates is not None and self.max_candidates < 1:
-            raise ConfigError(f"max_candidates={self.max_candidates} must be at least 1; null means no limit")
+            raise ConfigError(f"max_candidates={self.max_candidates} must be an integer >= 1; null means no limit")
 
     def __call__(
         self, prob_map: MapArray, inverse_matrix: NDArray[np.float64] | None = None, page_size: Size | None = None
@@ -80,7 +80,7 @@ class BoxesFromMap:
             polygons = polygons.moved(np.asarray(inverse_matrix, dtype=np.float64))
         if page_size is not None:
             np.clip(polygons.vertices, 0, np.array(page_size, dtype=np.float32), out=polygons.vertices)
-            # What lay in the padding is now a line along the page's edge.
+            # A box in the padding is now a line along the edge of the page.
             solid = polygons.solid
             polygons, scores = polygons.select(solid), scores[solid]
         left_out = 0 if self.max_candidates is None else max(0, len(scores) - self.max_candidates)
@@ -117,13 +117,13 @@ class BoxesFromMap:
 class BoxPool:
     """Threads that find the boxes of one batch while the model works on the next; results keep their order.
 
-    Most of the work never holds the GIL. Leaving the block ends the threads. A map that was given must not change
-    until its result is there.
+    Most of the work does not hold the GIL. Leaving the block ends the threads. A submitted map must not change until
+    its result is returned.
     """
 
     def __init__(self, boxes: BoxesFromMap, workers: int = 2) -> None:
         if workers < 1:
-            raise ConfigError(f"BoxPool(workers={workers}): at least one thread is needed")
+            raise ConfigError(f"BoxPool(workers={workers}): workers must be an integer >= 1")
         self.boxes = boxes
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="boxes")
         self._pending: deque[list[Future[Detections]]] = deque()
@@ -131,12 +131,12 @@ class BoxPool:
     def submit(
         self, prob_maps: MapArray, inverse_matrices: Sequence[NDArray[np.float64]], page_sizes: Sequence[Size]
     ) -> None:
-        """Start on a batch; its boxes come out of `drain`."""
+        """Start on a batch; `drain` returns its boxes."""
         pages = zip(host_maps(prob_maps), inverse_matrices, page_sizes, strict=True)
         self._pending.append([self._threads.submit(self.boxes, *page) for page in pages])
 
     def drain(self, keep: int = 0) -> Iterator[list[Detections]]:
-        """Boxes of the batches that were submitted, oldest first, until `keep` batches are left at work."""
+        """Boxes of the batches that were submitted, oldest first, until `keep` batches are left."""
         while len(self._pending) > keep:
             yield [page.result() for page in self._pending.popleft()]
 
@@ -151,7 +151,7 @@ class BoxPool:
 
 
 def host_maps(prob_maps: MapArray) -> NDArray[np.float32]:
-    """Maps of any float type and device as float32 in main memory; no copy where they are that already."""
+    """Maps of any float type and device as float32 in main memory; without a copy if they already are."""
     if isinstance(prob_maps, torch.Tensor):
         prob_maps = prob_maps.detach().to("cpu", torch.float32).numpy()
     return np.ascontiguousarray(prob_maps, dtype=np.float32)
@@ -161,7 +161,7 @@ _scratch = threading.local()
 
 
 def _own_marks(height: int, width: int) -> NDArray[np.int8]:
-    """Each thread binarises into its own array, which it keeps: new pages of memory cost more than the pass itself."""
+    """Each thread keeps its own array for the binarised map: new memory costs more than the pass itself."""
     if getattr(_scratch, "size", None) != (height, width):
         _scratch.size, _scratch.marks = (height, width), blank_marks(height, width)
     marks: NDArray[np.int8] = _scratch.marks

@@ -19,7 +19,7 @@ from ocr.evaluation.cleval_words import relative_heights
 from ocr.geometry.kernels.overlap import Rings, Shapes, read_rings
 from ocr.geometry.polygons import Polygons
 
-# The text by which ICDAR ground truth marks a word that nobody can read.
+# The text that marks an illegible word in ICDAR ground truth.
 UNREADABLE = "###"
 
 
@@ -54,7 +54,7 @@ class CLEvalMetric(Metric):
     ) -> None:
         super().__init__(dist_sync_on_step=dist_sync_on_step, **kwargs)
         if not 0 < ap_constraint <= 1:
-            raise ConfigError(f"ap_constraint={ap_constraint} is no share of a box's area: give 0 < value <= 1")
+            raise ConfigError(f"ap_constraint={ap_constraint} must be a number > 0 and <= 1 (a share of a box's area)")
         self.case_sensitive = case_sensitive
         self.recall_gran_penalty = recall_gran_penalty
         self.precision_gran_penalty = precision_gran_penalty

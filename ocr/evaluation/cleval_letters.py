@@ -1,4 +1,4 @@
-"""Which letters of a page were read right: the longest common subsequences of matched words."""
+"""Which letters of a page were read correctly: the longest common subsequences of matched words."""
 
 from __future__ import annotations
 

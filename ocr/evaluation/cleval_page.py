@@ -1,7 +1,7 @@
 """CLEval of one page: words and detections are matched by area and by the characters covered, then counted.
 
 The rules are those of the published implementation, https://github.com/clovaai/CLEval. There every word meets every
-detection; here only pairs whose bounding boxes touch are looked at, and all others are known to share nothing.
+detection; here only pairs whose bounding boxes touch are examined; all others share nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Words:
-    """One side of a page: outlines, and the text of each (None where it is unknown)."""
+    """One side of a page: outlines, and the text of each (None if unknown)."""
 
     rings: Rings
     texts: tuple[str | None, ...]
@@ -48,7 +48,7 @@ class Words:
 class Pairs:
     """Words and detections that touch: pair k is word `gt[k]` and detection `det[k]`.
 
-    `precision` is the share of the detection that lies in the word, `hits` the word's characters that it covers:
+    `precision` is the share of the detection that is in the word, `hits` the word's characters that it covers:
     `hits[starts[k]:starts[k + 1]]` are those of the packed characters from `first_char[k]` on.
     """
 
@@ -111,7 +111,7 @@ class Page:
         )
 
     def _gt_reach(self) -> NDArray[np.float64]:
-        """Bounds of each word together with its characters, which may lie outside the outline cut to whole pixels."""
+        """Bounds of each word together with its characters, which may be outside the outline cut to whole pixels."""
         bounds = self.gts.bounds
         word = np.repeat(np.arange(len(self.gts)), self.lengths)
         np.minimum.at(bounds[:, :2], word, self.centers)
@@ -145,7 +145,7 @@ class Page:
         return Pairs(gt, det, precision, hits, starts, self.char_starts[gt], np.diff(hit_sums[starts]))
 
     def _ignored_detections(self, pairs: Pairs, ignore: NDArray[np.bool_], min_precision: float) -> NDArray[np.bool_]:
-        """Detections that lie in an ignored word, or over characters of several that together hold enough of it."""
+        """Detections inside an ignored word, or over characters of several that together hold enough of it."""
         in_ignored = ignore[pairs.gt]
         ignored = np.zeros(len(self.dets), dtype=np.bool_)
         ignored[pairs.det[in_ignored & (pairs.precision >= np.float32(min_precision))]] = True
@@ -197,7 +197,7 @@ def match_pairs(
 
 
 def _letters(words: Words, ratios: NDArray[np.float64], case_sensitive: bool) -> list[str]:
-    """Text of each word; where it is ignored or unknown, as many signs as its shape has room for."""
+    """Text of each word; if ignored or unknown, as many characters as its shape has room for."""
     guessed = guessed_lengths(ratios).tolist()
     words_of_page = zip(words.texts, words.ignore.tolist(), guessed, strict=True)
     texts = ("#" * length if text is None or ignored else text for text, ignored, length in words_of_page)

@@ -97,7 +97,7 @@ def _between_borders(points: NDArray[Any], centers: NDArray[Any], direction: NDA
     next_u, next_v = np.roll(u, -1), np.roll(v, -1)
     at = (centers @ along)[:, None]
     cut = (u <= at) != (next_u <= at)
-    # Edges that are not cut go in pairs to the far end, where they make stretches of no width.
+    # Edges that are not cut are moved in pairs to the far end, where their stretches have no width.
     crossings = np.where(cut, v + (at - u) / np.where(next_u == u, 1, next_u - u) * (next_v - v), 1e15)
     crossings.sort(axis=1)
     low, high = crossings[:, : len(u) // 2 * 2 : 2], crossings[:, 1::2]

@@ -36,7 +36,7 @@ class HmeanIoU(Metric):
         super().__init__(**kwargs)
         for name, value in (("iou_threshold", iou_threshold), ("ignore_threshold", ignore_threshold)):
             if not 0 <= value < 1:
-                raise ConfigError(f"{name}={value} can never be exceeded or always is: give 0 <= value < 1")
+                raise ConfigError(f"{name}={value} must be a number >= 0 and < 1")
         self.iou_threshold = iou_threshold
         self.ignore_threshold = ignore_threshold
         for name in ("matched", "detections", "words"):
@@ -48,7 +48,7 @@ class HmeanIoU(Metric):
         gt_polygons: Shapes,
         gt_ignore: Sequence[bool] | NDArray[np.bool_] | None = None,
     ) -> None:
-        """Add one page: polygons in any form that `read_rings` takes, one flag a word where it is to be ignored.
+        """Add one page: polygons in any form that `read_rings` accepts, and one flag per word, true to ignore it.
 
         Without `gt_ignore` the flags of packed polygons count, or no word is ignored. Fractions of pixels count too;
         only the protocol's text files have none.
@@ -59,7 +59,7 @@ class HmeanIoU(Metric):
         gts = read_rings(gt_polygons, "gt_polygons").in_float64()
         ignore = np.zeros(len(gts), dtype=np.bool_) if gt_ignore is None else np.asarray(gt_ignore, dtype=np.bool_)
         if ignore.shape != (len(gts),):
-            raise ValueError(f"gt_ignore has shape {ignore.shape} for {len(gts)} gt_polygons: give one flag a word")
+            raise ValueError(f"gt_ignore has shape {ignore.shape} for {len(gts)} gt_polygons: give one flag per word")
         matched, detections = count_matches(dets, gts, ignore, self.iou_threshold, self.ignore_threshold)
         self.matched += matched
         self.detections += detections
@@ -68,8 +68,8 @@ class HmeanIoU(Metric):
     def compute(self) -> dict[str, Tensor]:
         """Scores `precision`, `recall` and `hmean`.
 
-        Where there is no word to find, recall is 1, and precision is 1 if nothing was detected either, else 0: the
-        protocol's rule for a page. Where nothing was detected though there are words, all three are 0.
+        If there is no word to find, recall is 1, and precision is 1 if nothing was detected either, else 0: the
+        protocol's rule for a page. If there are words and nothing was detected, all three are 0.
         """
         matched, detections, words = int(self.matched), int(self.detections), int(self.words)
         recall = matched / words if words else 1.0

@@ -1,4 +1,4 @@
-"""Annotation formats: one reader for seven ways to write down where the text is, and one writer."""
+"""Annotation formats: readers for seven of them, and one writer."""
 
 from ocr.formats.annotation import Annotations, Page, Word
 from ocr.formats.native import write_native

@@ -1,4 +1,4 @@
-"""What every annotation reader gives: pages of words, as written in the file, not yet judged."""
+"""What every annotation reader returns: pages of words, as written in the file, not yet validated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The words of one image, and the (width, height) that the annotation claims for it, if it does."""
+    """The words of one image, and its (width, height) if the annotation states it."""
 
     words: tuple[Word, ...] = ()
     size: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""COCO JSON with polygon segmentation, and its kin COCO-Text and TextOCR."""
+"""COCO JSON with polygon segmentation, and its relatives COCO-Text and TextOCR."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse_coco(root: Any, where: str, names: ImageNames) -> dict[str, Page]:
                 "which is not among the images: add the image or remove the annotation"
             )
         key = str(annotation.get("id", f"{len(words[name]) + 1:04d}"))
-        # TextOCR marks what nobody can read with a dot.
+        # TextOCR marks illegible words with a dot.
         illegible = text_ocr and annotation.get("utf8_string") == "." and "legibility" not in annotation
         words[name].extend(_words(annotation, key, f"{where}: {name}: word {key}", illegible))
     return {name: Page(tuple(found), size_of[name]) for name, found in words.items()}
@@ -62,7 +62,7 @@ def _index(
         name, key = names.of_path(image["file_name"]), str(image["id"])
         if name in size_of or key in name_of:
             raise AnnotationError(
-                f"{where}: image id {key}, {name}, is there twice: remove one, "
+                f"{where}: image id {key}, {name}, occurs twice: remove one, "
                 "or set image_path (--image-path) to the folder that the file names start from"
             )
         name_of[key] = name
@@ -95,7 +95,7 @@ def _is_ignored(annotation: dict[str, Any]) -> bool:
 def _outlines(annotation: dict[str, Any], place: str) -> list[list[Any]]:
     outline = next((annotation[field] for field in OUTLINES if annotation.get(field)), None)
     if isinstance(outline, dict):
-        # COCO writes crowds as masks; for a region that is only left out, its box serves as well.
+        # COCO writes crowds as masks; for a region that is only ignored, its box is enough.
         if not annotation.get("iscrowd"):
             raise AnnotationError(
                 f"{place}: segmentation is a run-length mask, and only polygons are read: export it as polygons"

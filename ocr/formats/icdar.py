@@ -1,4 +1,4 @@
-"""ICDAR text files: one file an image, one line a word; 2013 writes boxes, 2015 four corners."""
+"""ICDAR text files: one file per image, one line per word; 2013 writes boxes, 2015 four corners."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def parse_icdar2013(text: str, where: str) -> tuple[Word, ...]:
 
 
 def parse_icdar2015(text: str, where: str) -> tuple[Word, ...]:
-    """Words of `x1,y1,x2,y2,x3,y3,x4,y4,text`, where the text may contain commas; of MLT's `...,script,text` too.
+    """Words of `x1,y1,x2,y2,x3,y3,x4,y4,text`, whose text may contain commas, or of MLT's `...,script,text`.
 
     >>> parse_icdar2015("1,2,9,2,9,5,1,5,Tel, Fax", "gt_img_1.txt")[0].text
     'Tel, Fax'
@@ -55,7 +55,7 @@ def parse_icdar2015(text: str, where: str) -> tuple[Word, ...]:
         transcription = None if match[9] is None else match[9].strip()
         corners = to_pairs(list(map(to_number, match.groups()[:8])))
         words.append(Word(f"{number:04d}", corners, transcription, transcription == IGNORED))
-    # A text may begin with such a word and a comma, but not every text of a page.
+    # One text may begin with such a word and a comma, but not every text of a page.
     scripts = [SCRIPT.fullmatch(word.text or "") for word in words]
     if not all(scripts):
         return tuple(words)

@@ -55,7 +55,7 @@ def split_polygon(line: str) -> tuple[list[float], str | None]:
 
 
 def unreadable(where: str, number: int, line: str, form: str, expected: str) -> AnnotationError:
-    """The error of a line that is not what its format promises."""
+    """The error for a line that does not match its format."""
     return AnnotationError(
         f"{where}, line {number}: {shorten(line)} is not a line of {form}, which reads {expected}: "
         "correct the line, or set annotation_format (--format) to the format of the file"
@@ -63,6 +63,6 @@ def unreadable(where: str, number: int, line: str, form: str, expected: str) -> 
 
 
 def shorten(value: object, limit: int = 90) -> str:
-    """A value as it may stand in a message."""
+    """A value, short enough for a message."""
     written = repr(value)
     return written if len(written) <= limit else written[: limit - 3] + "..."

@@ -1,4 +1,4 @@
-"""Which image an annotation speaks of: by the stem of its file, or by a path that was true on another machine."""
+"""Which image an annotation refers to: by the stem of its file, or by a path from another machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LABEL_PREFIXES = ("poly_gt_", "gt_", "res_")
 
 
 class ImageNames:
-    """The images of a folder, to be found by what an annotation calls them; without a folder, by rule alone."""
+    """Finds the images of a folder by the names in an annotation; without a folder, by rule alone."""
 
     def __init__(self, image_path: Path | None) -> None:
         if image_path is not None and not image_path.is_dir():
@@ -25,7 +25,7 @@ class ImageNames:
 
     @cached_property
     def _by_stem(self) -> dict[str, list[str]]:
-        # Made on first use: the native JSON names its images in full and needs no listing of the folder.
+        # Listed on first use: the native JSON has full file names and needs no listing of the folder.
         found: dict[str, list[str]] = {}
         for name in [] if self._folder is None else sorted(os.listdir(self._folder)):
             if _is_image(name):
@@ -33,18 +33,18 @@ class ImageNames:
         return found
 
     def of_label(self, label: Path) -> str:
-        """The image of a per-image file: gt_img_1.txt, img_1.txt and img_1.jpg.txt all speak of img_1.jpg."""
+        """The image of a per-image file: gt_img_1.txt, img_1.txt and img_1.jpg.txt all refer to img_1.jpg."""
         written = label.stem if _is_image(label.stem) else f"{label.stem}.jpg"
         stem = PurePosixPath(written).stem
         bare = next((stem.removeprefix(prefix) for prefix in LABEL_PREFIXES if stem.startswith(prefix)), stem)
-        # The test labels of CTW1500 pad the number of the image: 0001001.txt speaks of 1001.jpg.
+        # The test labels of CTW1500 pad the number of the image: 0001001.txt refers to 1001.jpg.
         for candidate in (stem, bare, bare.lstrip("0")):
             found = self._by_stem.get(candidate, [])
             if written in found:
                 return written
             if len(found) > 1:
                 raise AnnotationError(
-                    f"{label} may speak of {' or '.join(found)} in {self._folder}: rename one of them"
+                    f"{label} may refer to {' or '.join(found)} in {self._folder}: rename one of them"
                 )
             if found:
                 return found[0]
@@ -53,8 +53,8 @@ class ImageNames:
     def of_path(self, written: str) -> str:
         """The longest end of a written path that exists in the folder, otherwise its last part.
 
-        Without a folder, a relative path is kept whole, and only one that leads elsewhere (absolute, or out by `..`)
-        is cut to its last part: where that path starts nobody knows, and in one folder two pages may share a name.
+        Without a folder, a relative path is kept, and only one that leads elsewhere (absolute, or out by `..`) is cut
+        to its last part: its start is unknown, and pages of different folders may share a name.
         """
         slashed = written.replace("\\", "/")
         parts = [part for part in PurePosixPath(slashed).parts if part not in ("/", "..")]
@@ -68,7 +68,7 @@ class ImageNames:
 
 
 def _stays_below(path: str) -> bool:
-    """A relative path, of any system, that does not lead out of where it starts."""
+    """Whether a path, of any system, is relative and stays below its start."""
     first = posixpath.normpath(path).split("/")[0]
     return first not in ("", "..") and not first.endswith(":")
 

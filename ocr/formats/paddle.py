@@ -1,4 +1,4 @@
-"""PaddleOCR label text: one line an image, its path, a tab and a JSON list of words."""
+"""PaddleOCR label text: one line per image, with its path, a tab and a JSON list of words."""
 
 from __future__ import annotations
 

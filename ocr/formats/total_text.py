@@ -1,4 +1,4 @@
-"""Total-Text: one file an image, in the dataset's own notation or as plain `x1,y1,...,xn,yn,text` lines."""
+"""Total-Text: one file per image, in the dataset's own notation or as plain `x1,y1,...,xn,yn,text` lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse_total_text(text: str, where: str) -> tuple[Word, ...]:
 
 
 def _parse_records(text: str, where: str) -> tuple[Word, ...]:
-    # Long coordinate lists wrap over several lines: a record ends where the next one starts.
+    # Long coordinate lists wrap over several lines: a record ends when the next one starts.
     starts = [match.start() for match in RECORD_START.finditer(text)]
     if text[: starts[0]].strip():
         raise unreadable(where, 1, text[: starts[0]].strip(), "Total-Text", _FORM)

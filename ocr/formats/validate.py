@@ -51,7 +51,7 @@ def to_polygons(page: Page, where: str) -> Polygons:
 
 
 def fault_of(points: Any) -> str | None:
-    """What is wrong with the points of a word, in a few words; None where they make a polygon.
+    """What is wrong with the points of a word, in a few words; None if they form a polygon.
 
     >>> fault_of([[0, 0], [9, 0]])
     'has 2 points, and a polygon needs 3'

@@ -65,7 +65,7 @@ def frame_by_geometry(
     raw_size: tuple[int, int],
     claimed_size: tuple[int, int] | None = None,
 ) -> str | None:
-    """Which frame the vertices are in, "raw" or "upright", as far as sizes can tell; None where they cannot.
+    """Which frame the vertices are in, "raw" or "upright", judged by the sizes; None if they do not decide.
 
     A claimed size that is only one of the two decides; then the frame that fewer vertices fall out of.
     """

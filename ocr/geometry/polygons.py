@@ -124,7 +124,7 @@ class Polygons:
 
 
 def move_points(points: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Apply a 3x3 matrix to (V, 2) points, in float64, dividing only where it is a perspective."""
+    """Apply a 3x3 matrix to (V, 2) points, in float64, dividing only for a perspective."""
     moved = points @ matrix[:2, :2].T + matrix[:2, 2]
     if matrix[2, 0] != 0 or matrix[2, 1] != 0 or matrix[2, 2] != 1:
         moved = moved / (points @ matrix[2, :2] + matrix[2, 2])[:, None]

@@ -101,7 +101,7 @@ class TextDetector(nn.Module):
 
 
 def pad_to_multiple(images: torch.Tensor, multiple: int) -> torch.Tensor:
-    """Zeros (the mean colour) on the right and at the bottom, where the size asks for them."""
+    """Zeros (the mean colour) on the right and at the bottom, if the size needs them."""
     height, width = images.shape[-2:]
     right, bottom = -width % multiple, -height % multiple
     return functional.pad(images, (0, right, 0, bottom)) if right or bottom else images

@@ -37,7 +37,7 @@ class Encoder(nn.Module):
 def _unknown_encoder(name: str) -> str:
     close = get_close_matches(name.lower(), timm.list_models(), n=5, cutoff=0.6)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
-    return f"encoder={name!r} is no model of timm {timm.__version__}: {hint}`timm.list_models()` names all"
+    return f"encoder={name!r} is not a model of timm {timm.__version__}: {hint}`timm.list_models()` lists all"
 
 
 def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> nn.Module:

@@ -18,7 +18,7 @@ FIRST_THRESHOLD = 0.4
 
 
 class Prediction(NamedTuple):
-    """Maps (B, 1, H, W) of the whole page; `thresh` and `binary` only where they were asked for."""
+    """Maps (B, 1, H, W) of the whole page; `thresh` and `binary` only if requested."""
 
     prob_logits: torch.Tensor
     thresh: torch.Tensor | None = None

@@ -15,7 +15,7 @@ from ocr.models.head import Prediction
 
 MAPS = ("prob_maps", "thresh_maps", "prob_masks", "thresh_masks")
 # A page without text still teaches what background is: from this share of its pixels, the hardest.
-LEAST_NEGATIVE_SHARE = 0.001
+MIN_NEGATIVE_SHARE = 0.001
 
 
 class DBLoss(nn.Module):
@@ -75,7 +75,7 @@ def hard_negatives(logits: torch.Tensor, negative: torch.Tensor, wanted: float) 
 
     The loss of a background pixel grows with its logit, so logits rank as losses do.
     """
-    least = LEAST_NEGATIVE_SHARE * logits.numel()
+    least = MIN_NEGATIVE_SHARE * logits.numel()
     count = min(int(max(wanted, least)), int(negative.sum()))
     if count == 0:
         return torch.zeros_like(logits)
@@ -98,12 +98,12 @@ def kth_largest(scores: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def masked_l1(value: torch.Tensor, target: torch.Tensor, mask: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-    """Mean absolute difference where the mask is."""
+    """Mean absolute difference inside the mask."""
     return ((value - target).abs() * mask).sum() / (mask.sum() + eps)
 
 
 def masked_dice(value: torch.Tensor, target: torch.Tensor, mask: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-    """One minus the overlap of two maps where the mask is; nothing against nothing is a perfect overlap."""
+    """One minus the overlap of two maps inside the mask; two empty maps overlap perfectly."""
     masked_value, masked_target = value * mask, target * mask
     overlap = (masked_value * masked_target).sum()
     return 1 - (2 * overlap + eps) / (masked_value.sum() + masked_target.sum() + eps)

@@ -56,7 +56,7 @@ def _strip(key: str) -> str:
 
 
 def match_encoder_weights(state_dict: StateDict, classifier: nn.Module, source: str, encoder: str) -> StateDict:
-    """Weights under timm's names and without the classification layer; a ConfigError where they do not fit."""
+    """Weights under timm's names and without the classification layer; raises ConfigError if they do not fit."""
     expected = classifier.state_dict()
     if any(key.startswith("_blocks.") for key in state_dict):
         state_dict = rename_efficientnet_lite(state_dict, expected)

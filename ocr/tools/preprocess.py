@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # Ray workers do without torch.
     from ocr.datasets.base import OCRDataset
 
 CHUNK = 16
-"""Pages a Ray worker gets at a time; a page takes it some 5 ms."""
+"""Pages per chunk of a Ray worker; a page takes about 5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class MapsSummary:
 
 @dataclass(frozen=True, slots=True)
 class PageMaps:
-    """Writes the maps of one page, unless those that are there still fit it."""
+    """Writes the maps of one page, unless the stored ones are still valid."""
 
     fixed_part: FixedPart
     targets: Targets
@@ -58,11 +58,11 @@ class PageMaps:
 
     @classmethod
     def of(cls, dataset: OCRDataset, folder: Path, compress: bool) -> PageMaps:
-        """All that it takes of a dataset: no other page of it."""
+        """The parts of a dataset that are needed, without its pages."""
         return cls(dataset.fixed_part, dataset.targets, folder, compress, dataset.on_bad_sample)
 
     def __call__(self, page: FolderSource) -> tuple[str, str]:
-        """What became of the one page of a source: "written", "valid" or "failed", and why it failed."""
+        """The outcome for the single page of a source, "written", "valid" or "failed", and why it failed."""
         try:
             return self._write(self.fixed_part.measure(page.read(0))), ""
         except DataError as error:
@@ -77,7 +77,7 @@ class PageMaps:
             if read_fingerprint(target) == fingerprint:
                 return "valid"
         except (FileNotFoundError, MapError):
-            pass  # Not there, or not whole: written now.
+            pass  # Missing or damaged: written now.
         maps = self.targets(page).maps
         assert maps is not None
         write_maps(target, maps, fingerprint, self.compress)
@@ -92,9 +92,9 @@ def preprocess_maps(
     compress: bool = False,
     executor: str = "local",
 ) -> MapsSummary:
-    """Write `<images>_maps/<stem>.npz` for every page of a dataset whose stored maps do not fit.
+    """Write `<images>_maps/<stem>.npz` for every page of a dataset whose stored maps are missing or stale.
 
-    Interrupted at any moment, every file is whole, and the next run goes on with the rest.
+    If interrupted at any moment, every file is complete, and the next run continues with the rest.
     """
     check_executor(executor, workers)
     source, folder = dataset.source, maps_folder(dataset.source.folder)
@@ -116,14 +116,14 @@ def preprocess_maps(
             if outcome == "failed":
                 failed[number] = reason
             progress.advance(bar)
-    remove_partial_files(folder)  # Of Ray workers that died.
+    remove_partial_files(folder)  # Left by Ray workers that died.
     reasons = source.skipped | {source.names[number]: failed[number] for number in sorted(failed)}
     used = not dataset.transform.moves_geometry
     return MapsSummary(split, folder, counts["written"], counts["valid"], reasons, used)
 
 
 def print_summaries(summaries: Sequence[MapsSummary], console: Console) -> None:
-    """One row a split."""
+    """One row per split."""
     table = Table(title="Stored maps", title_justify="left")
     for heading, justify in (("split", "left"), ("written", "right"), ("still valid", "right"), ("failed", "right")):
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ def print_summaries(summaries: Sequence[MapsSummary], console: Console) -> None:
     for summary in summaries:
         if not summary.used:
             split = escape(summary.split)
-            console.print(f"[yellow]{split}: its transforms move polygons, so its maps are drawn anew for every page")
+            console.print(f"[yellow]{split}: its transforms move polygons, so its maps are drawn again for every page")
         for name, reason in summary.failed.items():
             console.print(f"[red]{escape(name)}[/]: {escape(reason)}", highlight=False, soft_wrap=True)
 

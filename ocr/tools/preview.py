@@ -1,4 +1,4 @@
-"""A picture of samples as the model gets them: page and polygons, maps, masks."""
+"""Draw samples as the model receives them: page and polygons, maps, masks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEARNT, IGNORED, MASKED = (40, 180, 60), (220, 50, 40), (90, 90, 90)
 def draw_preview(
     data: Path, out: Path, *, split: str = "val", pages: int = 3, size: int = 640, seed: int = 0
 ) -> list[str]:
-    """Write one row a page: polygons (green; red where ignored), probability map, threshold map.
+    """Write one row per page: polygons (green, or red if ignored), probability map, threshold map.
 
     Gray in the probability map is what the loss leaves out. Training pages are augmented. Pages that cannot be read
     are left out, and returned with the reason.

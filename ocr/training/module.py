@@ -123,12 +123,12 @@ class OCRPLModule(lightning.LightningModule):
         data = getattr(trainer, "datamodule", None)
         if trainer.max_steps > 0 or not isinstance(data, OCRDataModule):
             return int(trainer.estimated_stepping_batches)
-        # Lightning's own estimate opens the loader before it knows where a resumed run stopped.
+        # Lightning's own estimate opens the loader before a resumed run has restored its position.
         batches, limit = data.loader("train").batches, trainer.limit_train_batches
         if batches is None and not isinstance(limit, int):
             raise ConfigError(
-                "schedule: nobody knows how many pages are in shards without an index. Give the batches of an epoch, "
-                "trainer.limit_train_batches=N, or all steps, trainer.max_steps=N"
+                "schedule: the number of pages in shards without an index is unknown. Give the batches per epoch, "
+                "trainer.limit_train_batches=N, or the total steps, trainer.max_steps=N"
             )
         if isinstance(limit, int):
             batches = limit if batches is None else min(batches, limit)
@@ -161,6 +161,6 @@ class OCRPLModule(lightning.LightningModule):
 
 
 def truth_on_page(batch: Batch, page: int) -> Polygons:
-    """The annotated polygons of a page of a batch, on the source page."""
+    """The annotated polygons of one page of a batch, in source page coordinates."""
     polygons = Polygons.pack(batch["polygons"][page], batch["ignore"][page], batch["transcriptions"][page])
     return polygons.moved(np.asarray(batch["inverse_matrix"][page]))

@@ -11,7 +11,7 @@ from ocr.errors import ConfigError, near_names
 
 
 def one_cycle(progress: float, warmup: float, final: float) -> float:
-    """Up on a line for the share `warmup`, down on half a cosine to `final`."""
+    """Rise linearly during the share `warmup`, then fall along half a cosine to `final`."""
     if progress < warmup:
         return max(final, progress / warmup)
     return cosine((progress - warmup) / max(1e-9, 1 - warmup), 0.0, final)
@@ -23,7 +23,7 @@ def cosine(progress: float, warmup: float, final: float) -> float:
 
 
 def constant(progress: float, warmup: float, final: float) -> float:
-    """1, once the share `warmup` has passed."""
+    """Rise linearly during the share `warmup`, then stay at 1."""
     return min(1.0, progress / warmup) if warmup else 1.0
 
 
@@ -33,15 +33,15 @@ SCHEDULES = {"one_cycle": one_cycle, "cosine": cosine, "constant": constant}
 def build_schedule(
     optimizer: torch.optim.Optimizer, name: str, steps: int, warmup: float = 0.05, final: float = 0.01
 ) -> torch.optim.lr_scheduler.LambdaLR:
-    """A factor on the learning rate for each of `steps` steps."""
+    """A schedule with one learning-rate factor for each of `steps` steps."""
     if name not in SCHEDULES:
         raise ConfigError(f"schedule.name={name!r}: {near_names(name, list(SCHEDULES))}")
     if not 0 <= warmup < 1:
-        raise ConfigError(f"schedule.warmup={warmup} is a share of the steps, from 0 up to 1")
+        raise ConfigError(f"schedule.warmup={warmup} must be a number >= 0 and < 1 (a share of the steps)")
     factor = partial(_factor, name=name, steps=max(1, steps), warmup=warmup, final=final)
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
 
 def _factor(step: int, name: str, steps: int, warmup: float, final: float) -> float:
-    # From the middle of the step: a first step at rate 0 would teach nothing.
+    # The middle of the step: a first step at rate 0 would have no effect.
     return SCHEDULES[name]((step + 0.5) / steps, warmup, final)

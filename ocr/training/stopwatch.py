@@ -1,4 +1,4 @@
-"""Where the time of an epoch goes."""
+"""The time that each part of an epoch takes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ PARTS = ("data wait", "forward", "backward", "boxes", "scores")
 
 
 class Stopwatch:
-    """Seconds of each part, summed until `reset`.
+    """Seconds per part, summed until `reset`.
 
-    Parts are measured on the host: on a GPU, work that was only queued counts where something waits for it.
+    Parts are measured on the host: GPU work counts in the part that waits for it, not in the one that queues it.
     """
 
     def __init__(self) -> None:
@@ -21,18 +21,18 @@ class Stopwatch:
         self._started: dict[str, float] = {}
 
     def start(self, part: str) -> None:
-        """Begin a part that `stop` ends, or that ends unmeasured."""
+        """Start a part; it counts once `stop` is called."""
         self._started[part] = time.perf_counter()
 
     def stop(self, part: str) -> None:
-        """End a part, if it was begun."""
+        """End a part, if it was started."""
         started = self._started.pop(part, None)
         if started is not None:
             self.seconds[part] += time.perf_counter() - started
 
     @contextmanager
     def measure(self, part: str) -> Iterator[None]:
-        """Time of the block."""
+        """Add the time of the block."""
         start = time.perf_counter()
         try:
             yield

@@ -172,7 +172,7 @@ def test_a_broken_annotation_is_named(read_coco, annotation, message):
         ([{"id": 1}], 'no "id" or no "file_name"'),
         ([{"file_name": "a.jpg"}], 'no "id" or no "file_name"'),
         (["a.jpg"], "image 'a.jpg' has no"),
-        ([{"id": 1, "file_name": "a.jpg"}, {"id": 1, "file_name": "b.jpg"}], "image id 1, b.jpg, is there twice"),
+        ([{"id": 1, "file_name": "a.jpg"}, {"id": 1, "file_name": "b.jpg"}], "image id 1, b.jpg, occurs twice"),
         (
             [{"id": 1, "file_name": "/x/a.jpg"}, {"id": 2, "file_name": "/y/a.jpg"}],
             "image id 2, a.jpg, .* set image_path",

@@ -49,14 +49,14 @@ WORD = '{"points": [[0, 0], [9, 0], [9, 5]], "transcription": "points"}'
 @pytest.mark.parametrize(
     ("pages", "culprit"),
     [
-        (f'"a.jpg": {{"words": {{"1": {WORD}}}}}, "a.jpg": {{"words": {{}}}}', "'a.jpg' is there twice"),
-        (f'"a.jpg": {{"words": {{"1": {WORD}, "2": {WORD}, "1": {WORD}}}}}', "'1' is there twice"),
-        (f'"a.jpg": {{"words": {{"1": {WORD}}}, "words": {{"2": {WORD}}}}}', "'words' is there twice"),
+        (f'"a.jpg": {{"words": {{"1": {WORD}}}}}, "a.jpg": {{"words": {{}}}}', "'a.jpg' occurs twice"),
+        (f'"a.jpg": {{"words": {{"1": {WORD}, "2": {WORD}, "1": {WORD}}}}}', "'1' occurs twice"),
+        (f'"a.jpg": {{"words": {{"1": {WORD}}}, "words": {{"2": {WORD}}}}}', "'words' occurs twice"),
     ],
 )
 def test_a_page_or_word_that_is_there_twice_is_refused_not_lost(tmp_path, pages, culprit):
     path = write_json(tmp_path / "val.json", f'{{"images": {{{pages}}}}}')
-    with pytest.raises(AnnotationError, match=rf"val\.json: {culprit} in one object.*put them together"):
+    with pytest.raises(AnnotationError, match=rf"val\.json: {culprit} in one object.*merge them"):
         read_annotations(path)
 
 

@@ -122,7 +122,7 @@ def test_a_label_between_two_images_asks_for_a_rename(tmp_path):
     (tmp_path / "a.txt").write_text(f"{QUAD},a\n")
     (tmp_path / "a.png").touch()
     (tmp_path / "a.webp").touch()
-    with pytest.raises(AnnotationError, match=r"a\.txt may speak of a\.png or a\.webp in .*: rename"):
+    with pytest.raises(AnnotationError, match=r"a\.txt may refer to a\.png or a\.webp in .*: rename"):
         read_annotations(tmp_path, image_path=tmp_path)
 
 

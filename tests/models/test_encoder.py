@@ -31,12 +31,12 @@ def carries_weights_of(encoder: Encoder, donor: torch.nn.Module) -> bool:
     [("resnet_18", "resnet18"), ("ResNet18", "resnet18"), ("mobilenet_v3_small_050", "mobilenetv3_small_050")],
 )
 def test_an_unknown_encoder_is_answered_with_near_names(name, near):
-    with pytest.raises(ConfigError, match=rf"encoder='{name}' is no model of timm.*did you mean .*{near}"):
+    with pytest.raises(ConfigError, match=rf"encoder='{name}' is not a model of timm.*did you mean .*{near}"):
         Encoder(name)
 
 
 def test_an_encoder_like_nothing_known_is_answered_without_a_guess():
-    with pytest.raises(ConfigError, match=r"^encoder='#####' is no model of timm [\d.]+: `timm.list_models"):
+    with pytest.raises(ConfigError, match=r"^encoder='#####' is not a model of timm [\d.]+: `timm.list_models"):
         Encoder("#####")
 
 

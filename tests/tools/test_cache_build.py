@@ -87,7 +87,7 @@ def test_a_split_that_is_null_is_left_out_with_a_note(synthetic, root):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["data.cache=off"], "data.cache=off keeps nothing of train.*data.cache=auto"),
+        (["data.cache=off"], "data.cache=off stores nothing of train.*data.cache=auto"),
         (["transforms.sise=64"], "transforms.sise=64: Could not override"),
         (["data=nowhere"], "data=nowhere: .*Could not find"),
         (["--executor", "rya"], "executor='rya'.*did you mean ray"),
@@ -109,7 +109,7 @@ def test_an_interrupted_build_leaves_what_it_made_and_the_next_goes_on(synthetic
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 130, said
-    assert "the same command goes on with the rest" in said
+    assert "the same command continues with the rest" in said
     assert "Traceback" not in said
     made = ready(root)
     assert 1 <= made < 8

@@ -11,7 +11,7 @@ _SHIFT = 16
 
 @compiled()
 def mean_inside(prob_map: NDArray[np.float32], polygon: NDArray[np.int32]) -> float:
-    """Mean of the map inside the polygon and on its outline, as far as it lies on the map; 0 if none of it does."""
+    """Mean of the map inside the polygon and on its outline, as far as it is on the map; 0 if none of it is."""
     height, width = prob_map.shape
     left, top, right, bottom = width, height, -1, -1
     for i in range(len(polygon)):
@@ -61,7 +61,7 @@ def _draw_line(mask, ax, ay, bx, by):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _add_crossings(crossings, counts, ax, ay, bx, by):  # type: ignore[no-untyped-def]
-    """Where a side crosses each row, its lower end left out."""
+    """The crossings of a side with each row, without its lower end."""
     if by < ay:
         ax, ay, bx, by = bx, by, ax, ay
     if ay == by:

@@ -19,7 +19,7 @@ def raise_border_band(
 ) -> None:
     """Raise the map to `low + (high - low) * (1 - d / D)` within D of each polygon's outline, D = `distances[p]`.
 
-    d is the classic distance of a pixel to an edge: along the normal, except that where the pixel sees the edge
+    d is the classic distance of a pixel to an edge: along the normal, except that if the pixel sees the edge
     under less than 90 degrees it is the distance to the nearer end. The maximum over edges of 1 - d / D is the
     value at the nearest edge, so edges are drawn one by one, each over the few rows and columns its band covers.
     Polygons with D <= 0 are left out.
@@ -100,7 +100,7 @@ def fill_upright_boxes(
     prob_map: NDArray[np.float32],
     thresh_mask: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Draw the polygons that are upright boxes, as most of a receipt's are, just as clipper and fillPoly would.
+    """Draw the polygons that are upright boxes, as most on a receipt are, exactly as clipper and fillPoly would.
 
     Shrunk by D, a box on whole pixels is the box of its rounded sides, so neither library is needed: half the time
     of a page's maps. Which polygons were drawn is returned; boxes that vanish are not among them.

@@ -92,7 +92,7 @@ def _put(points, at, x, y):  # type: ignore[no-untyped-def]
 def _offset_curve(corners, distance):  # type: ignore[no-untyped-def]
     """Every side moved out, joined by arcs, and led through the corner itself in a bay; and whether there is a bay.
 
-    The corners run so that the outside lies to the right. Where sides of a bay cross, so does the curve.
+    The corners are ordered so that the outside is to the right. If sides of a bay cross, so does the curve.
     """
     count = len(corners)
     per_turn = min(math.pi / math.acos(1 - _ARC_TOLERANCE / max(distance, 1)), distance * math.pi)
@@ -219,7 +219,7 @@ def _first_crossing(points, bounds, near, side, crossed, x, y, dx, dy):  # type:
             continue
         for i in range(word * 8, min(word * 8 + 8, count)):
             j = i + 1 if i + 1 < count else 0
-            # A side meets itself, its neighbours and the side that was just left where the way begins or ends.
+            # A side meets itself, its neighbours and the previous side at its ends.
             if not near[i] or i in (side, crossed) or j == side or i == side + 1 or i == side + 1 - count:
                 continue
             from_x, from_y = points[i, 0] - x, points[i, 1] - y

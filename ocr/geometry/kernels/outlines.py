@@ -37,8 +37,8 @@ def binarize(prob_map: NDArray[np.float32], thresh: float, marks: NDArray[np.int
 def trace_outlines(marks_hw: NDArray[np.int8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Outer outlines of all blobs, packed, top to bottom: the points of `cv2.findContours` (CHAIN_APPROX_SIMPLE).
 
-    Holes are walked, because that is how blobs inside them are told from their rims, but not kept: a hole is no text.
-    The marks are used up.
+    Holes are followed, to distinguish blobs inside them from their rims, but not kept: a hole is not text.
+    The marks are overwritten.
     """
     stride = marks_hw.shape[1]
     marks = marks_hw.reshape(-1)
@@ -199,7 +199,7 @@ def _farthest(outline, first, last, square):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _without_straight(points, square):  # type: ignore[no-untyped-def]
-    """Drop points that lie almost on the slanted line between their neighbours; in place."""
+    """Drop points that are almost on the slanted line between their neighbours; in place."""
     count = len(points)
     written, left = 0, count
     before, here = points[count - 1].copy(), points[0].copy()

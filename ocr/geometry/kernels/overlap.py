@@ -1,6 +1,6 @@
 """Overlap areas of many polygons: pairs are filtered by their bounding boxes, then measured by one compiled sweep.
 
-A ring is a closed outline. What lies inside follows the even-odd rule, so concave and self-crossing rings need no
+A ring is a closed outline. What is inside follows the even-odd rule, so concave and self-crossing rings need no
 special case: the sweep cuts the plane into horizontal slabs at every vertex and every crossing, and within a slab
 everything is a trapezoid.
 """
@@ -78,7 +78,7 @@ def read_rings(shapes: Shapes, name: str) -> Rings:
 def _check_shape(row: NDArray[Any], name: str, index: int) -> None:
     if row.size < 6 or row.size % 2 or (row.ndim > 1 and row.shape[-1] != 2):
         raise ValueError(
-            f"{name}[{index}] has shape {row.shape}, which is no polygon: "
+            f"{name}[{index}] has shape {row.shape}, which is not a polygon: "
             "give x1, y1, x2, y2, ... or (n, 2) points, three points or more"
         )
 
@@ -241,7 +241,7 @@ def _sort_crossings(edges, y, order, crossings):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _inner_width(order, crossings, owners, inner, inside):  # type: ignore[no-untyped-def]
-    """Length of the level that lies inside the first `inner` rings and outside all others."""
+    """Length of the level inside the first `inner` rings and outside all others."""
     inside[:] = False
     width, inner_in, outer_in = 0.0, 0, 0
     for k in range(len(order)):
@@ -266,7 +266,7 @@ def covered_points(
     pairs: NDArray[np.int64],
     hit_starts: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """Which points of group i lie in ring j, for each pair (i, j): `hits[hit_starts[k]:hit_starts[k + 1]]`.
+    """Which points of group i are in ring j, for each pair (i, j): `hits[hit_starts[k]:hit_starts[k + 1]]`.
 
     A point on a left or upper border is inside, on a right or lower border outside.
     """

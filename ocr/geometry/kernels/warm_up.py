@@ -1,4 +1,4 @@
-"""Compile all kernels ahead of their first use, once per machine and where a person sees it."""
+"""Compile all kernels ahead of their first use, once per machine and with a progress bar."""
 
 from __future__ import annotations
 

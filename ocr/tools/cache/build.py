@@ -30,12 +30,12 @@ from ocr.tools.executor import check_executor, run_tasks, started
 from ocr.units import format_bytes
 
 CHUNK = 8
-"""Pages a Ray worker gets at a time; a page takes it some 10 ms."""
+"""Pages per chunk of a Ray worker; a page takes about 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What became of the cache of one split."""
+    """The result of building the cache of one split."""
 
     split: str
     folder: Path
@@ -47,14 +47,14 @@ class Built:
 
     @property
     def misses(self) -> int:
-        """Pages that had to be made."""
+        """Pages that were not in the cache."""
         return self.pages - self.hits
 
 
 def build(
     overrides: Sequence[str], splits: Sequence[str], workers: int | None, folder: Path | None, executor: str = "local"
 ) -> int:
-    """Fill the cache of one split after the other, with a progress bar; exit status 130 where it is interrupted."""
+    """Fill the cache of one split after the other, with a progress bar; exit status 130 if interrupted."""
     check_executor(executor, workers)
     config, console = compose_training(overrides), Console()
     if folder is not None:
@@ -68,26 +68,28 @@ def build(
                     _print_built(_build(config, split, workers, executor), console)
         return 0
     except KeyboardInterrupt:
-        console.print("interrupted: what was made stays, and the same command goes on with the rest", **PLAIN)
+        console.print(
+            "interrupted: finished pages stay in the cache; the same command continues with the rest", **PLAIN
+        )
     return 130
 
 
 @dataclass(frozen=True, slots=True)
 class KeepSample:
-    """Sees that the cache of a split holds a sample; each process makes the dataset once, from its settings."""
+    """Puts a sample into the cache of a split; each process builds the dataset once, from its settings."""
 
     split: str
     settings: str
-    """`datasets.<split>_dataset` as YAML, with nothing left to look up elsewhere."""
+    """`datasets.<split>_dataset` as YAML, fully resolved."""
     run: str
-    """A worker that lives on must not take the dataset of an earlier run, whose cache may be gone."""
+    """A worker that outlives a run must not reuse its dataset, whose cache may have been removed."""
 
     def __call__(self, index: int) -> str:
         return str(self.dataset.keep(index))
 
     @property
     def dataset(self) -> Any:
-        """The one of this process."""
+        """The dataset of this process."""
         return _open_dataset(self.split, self.settings, self.run)
 
 
@@ -102,11 +104,11 @@ def _build(config: DictConfig, split: str, workers: int | None, executor: str) -
     dataset = keep.dataset
     if not isinstance(dataset, PageDataset) or dataset.cache is None:
         raise ConfigError(
-            f"data.cache={config.data.cache or 'off'} keeps nothing of {split}: there is no cache to build. Set "
+            f"data.cache={config.data.cache or 'off'} stores nothing of {split}: there is no cache to build. Set "
             "data.cache=auto here and for training, or name the other splits: --split"
         )
     warm_up()
-    # From somewhere, so that two builds do not go along side by side.
+    # From a random start, so that two builds do not process the same pages at the same time.
     first = random.SystemRandom().randrange(len(dataset))
     indices = [*range(first, len(dataset)), *range(first)]
     outcomes: Counter[str] = Counter()

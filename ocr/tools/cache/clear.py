@@ -30,7 +30,7 @@ def clear(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Remove caches, and what killed processes left; exit status 1 where the user does not want to."""
+    """Remove caches, and what killed processes left; exit status 1 if the user declines."""
     root, console = cache_root(folder), Console()
     limit = parse_bytes(max_bytes, "--max-bytes") if max_bytes is not None else None
     caches = describe(root)
@@ -55,7 +55,7 @@ def clear(
 def choose(
     caches: Sequence[StoredCache], folders: Collection[Path], max_bytes: int | None, older_than_days: float | None
 ) -> list[StoredCache]:
-    """Of the caches in these folders all or, where there are limits, what is above them: those unused for longer, and
+    """All caches in these folders or, if there are limits, those beyond them: caches unused for longer, and
     the least recently used until all that stays fits."""
     candidates = sorted((cache for cache in caches if cache.folder in folders), key=lambda cache: cache.last_used)
     if max_bytes is None and older_than_days is None:
@@ -73,7 +73,7 @@ def choose(
 def _agreed(chosen: Sequence[StoredCache], console: Console) -> bool:
     if not sys.stdin.isatty():
         raise ConfigError(
-            f"{_sum(chosen)} would be removed, and there is no terminal to ask at. Add --yes, or --dry-run"
+            f"{_sum(chosen)} would be removed, and there is no terminal to ask on. Add --yes, or --dry-run"
         )
     for cache in chosen:
         console.print(_line(cache), **PLAIN)

@@ -46,10 +46,12 @@ def stats(
 @app.command(epilog="Examples: ocr cache verify   |   ocr cache verify 3f2a-91c4 --repair")
 def verify(
     names: _Names = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Remove what is damaged: it is made anew.")] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Remove damaged samples: they are rebuilt when needed.")
+    ] = False,
     folder: _Folder = None,
 ) -> None:
-    """Check every row and checksum; exit status 1 where something is wrong and not repaired."""
+    """Check every row and checksum; exit status 1 if something is wrong and not repaired."""
     from ocr.tools.cache.verify import verify
 
     raise typer.Exit(verify(folder, names or (), repair))
@@ -64,7 +66,7 @@ def clear(
     older_than: Annotated[
         float | None, typer.Option(min=0, metavar="DAYS", help="Remove those that were not used for so many days.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     folder: _Folder = None,
 ) -> None:
@@ -89,7 +91,7 @@ def build(
     """Fill the caches that `ocr train` will use with the same KEY=VALUE.
 
     Interrupted, it goes on with the rest when it is called again; two at once share the work. A Ray worker on another
-    machine fills the cache of its own machine, unless the folder is one that all of them share.
+    machine fills its own cache, unless all of them share the folder.
     """
     from ocr.tools.cache.build import build
 

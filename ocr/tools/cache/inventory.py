@@ -1,4 +1,4 @@
-"""The caches of a folder: their names, and all that is known of each."""
+"""The caches in a folder: their names, and what is known about each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ocr.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class StoredCache:
-    """One cache as it lies on disk."""
+    """One cache on disk."""
 
     name: str
-    """Short, and enough to tell it from the others."""
+    """Short, and enough to distinguish it from the others."""
     folder: Path
     disk_bytes: int
     last_used: float
-    """In seconds since 1970, as `created`; 0 where that is not known."""
+    """In seconds since 1970, like `created`; 0 if unknown."""
     dataset: str = ""
     keeps: str = ""
     stages: str = ""
@@ -31,21 +31,21 @@ class StoredCache:
     pages: int = 0
     ready: int = 0
     events: dict[str, int] = field(default_factory=dict)
-    """Hits, misses and invalid ones of all runs."""
+    """Hits, misses and invalid samples of all runs."""
     damage: str = ""
-    """Why nothing of it can be used."""
+    """Why the cache cannot be used; empty if it can."""
 
     @property
     def hit_rate(self) -> float | None:
-        """Share of the pages asked for that were there; None where none was asked for."""
+        """Share of the requested pages that were in the cache; None if none was requested."""
         asked = sum(self.events.values())
         return self.events["hits"] / asked if asked else None
 
 
 def find_caches(root: Path, names: Sequence[str] = ()) -> dict[Path, str]:
-    """Folder and short name of the caches of these names, or else of all, the one used last first.
+    """Folder and short name of the caches with these names (default: all), the one used last first.
 
-    A name is that of the folder, each part of it cut short at will: 3f2a-91 is 3f2a9c41d07e55b1-91c4aa02-0.
+    A name is that of the folder; each part may be shortened: 3f2a-91 is 3f2a9c41d07e55b1-91c4aa02-0.
     """
     folders = list_stores(root)
     short = {folder: _short_name(folder, folders) for folder in folders}
@@ -53,15 +53,15 @@ def find_caches(root: Path, names: Sequence[str] = ()) -> dict[Path, str]:
     for name in names:
         matching = [folder for folder in folders if _is_called(folder, name)]
         if not matching:
-            raise ConfigError(f"{name!r} is no cache in {root}. See their names: ocr cache ls")
+            raise ConfigError(f"{name!r} is not a cache in {root}. List their names: ocr cache ls")
         if len(matching) > 1:
-            raise ConfigError(f"{name!r} may be any of {', '.join(map(short.get, matching))}: give more of the name")  # type: ignore[arg-type]
+            raise ConfigError(f"{name!r} could be any of {', '.join(map(short.get, matching))}: give more of the name")  # type: ignore[arg-type]
         wanted |= set(matching)
     return {folder: name for folder, name in short.items() if not names or folder in wanted}
 
 
 def describe(root: Path, names: Sequence[str] = ()) -> list[StoredCache]:
-    """All that is known of these caches, or of all."""
+    """What is known about these caches (default: all)."""
     return [_describe(folder, name) for folder, name in find_caches(root, names).items()]
 
 
@@ -90,7 +90,7 @@ def _describe(folder: Path, name: str) -> StoredCache:
 
 
 def _short_name(folder: Path, folders: Sequence[Path]) -> str:
-    """As much of a folder's name as tells it from the others.
+    """As much of a folder's name as distinguishes it from the others.
 
     Datasets with the same stages share the first part, other stages of the same dataset the second.
     """

@@ -95,7 +95,7 @@ def counted(count: int) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """Per cent, and never 100 where something is missing."""
+    """Per cent, and never 100 if something is missing."""
     return f"{100 * part // whole} %" if whole else "-"
 
 

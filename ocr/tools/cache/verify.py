@@ -1,4 +1,4 @@
-"""Every row and every checksum of a cache; what is damaged is made unknown, so that it is made anew."""
+"""Check every row and every checksum of a cache; damaged samples are removed, and rebuilt when next needed."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Findings:
         return bool(self.files or self.samples) and self.cure != REPAIRED
 
 
-REPAIRED = "repaired: made anew when next asked for"
-_ADVICE = "never served, made anew when next asked for; `ocr cache verify --repair` removes it now"
+REPAIRED = "repaired: rebuilt when next needed"
+_ADVICE = "never used, rebuilt when next needed; `ocr cache verify --repair` removes it now"
 
 
 def verify(folder: Path | None, names: Sequence[str], repair: bool) -> int:
-    """Check these caches, or all, with a progress bar; exit status 1 where something is wrong and stays so."""
+    """Check these caches, or all, with a progress bar; exit status 1 if something is wrong and not repaired."""
     root, bar, console = cache_root(folder), Console(stderr=True), Console()
     status = 0
     for store_folder, name in find_caches(root, names).items():
@@ -91,7 +91,7 @@ def _verify(folder: Path, name: str, repair: bool, console: Console) -> Findings
 
 
 def _check(store: Store, indices: Sequence[int]) -> Generator[str]:
-    """What is wrong with each sample; empty where nothing is."""
+    """What is wrong with each sample; empty if nothing is."""
     with ThreadPoolExecutor(THREADS) as pool:
         try:
             yield from pool.map(lambda index: _fault(store, index), indices)
@@ -105,19 +105,19 @@ def _fault(store: Store, index: int) -> str:
         return ": its row is damaged"
     record = store.read(index, row)
     if record is None:
-        return ": its row points where no sample is"
+        return ": its row points to no sample"
     return "" if record.checksum() == row.checksum else ": its bytes are not those that were written"
 
 
 def _forget(store: Store, indices: Iterable[int]) -> None:
     for index in indices:
         with store.claim(index):
-            if _fault(store, index):  # A run may have made it anew just now.
+            if _fault(store, index):  # A run may have rebuilt it just now.
                 store.forget(index)
 
 
 def _page_names(store: Store, indices: Iterable[int]) -> dict[int, str]:
-    """The files of samples, as far as they lie where they did and are as they were."""
+    """The files of samples that are still in the same location and unchanged."""
     rows = {index: store.row(index) for index in indices}
     owners = {row.signature: index for index, row in rows.items() if row is not None}
     names = {}

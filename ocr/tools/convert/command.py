@@ -43,8 +43,8 @@ def convert(
 ) -> None:
     """Write a dataset as tar shards that WebDataset and any tar can read.
 
-    The same pages give the same bytes. Interrupted, it goes on where it stopped; shards that are still what their
-    source gives are left alone. With --verify the exit status is 1 where something is wrong.
+    The same pages give the same bytes. After an interruption the same command continues; shards that are still valid
+    are left alone. With --verify the exit status is 1 if something is wrong.
     """
     from ocr.datasets import DBTransforms, OCRDataset
     from ocr.pipeline.device import Normalize

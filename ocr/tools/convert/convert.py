@@ -107,7 +107,7 @@ def progress_of(title: str, total: int, show: bool) -> Iterator[Callable[[int], 
 
 
 def shard_files(out: Path, split: str) -> dict[int, Path]:
-    """Number and file of all shards of a split that lie in a folder."""
+    """Number and file of all shards of a split in a folder."""
     pattern = re.compile(rf"{re.escape(split)}-([0-9]+)\.tar")
     found = {int(match[1]): path for path in out.iterdir() if (match := pattern.fullmatch(path.name))}
     return {number: path for number, path in sorted(found.items()) if path.name == shard_name(split, number)}
@@ -125,7 +125,7 @@ def _stale_shards(plan: Plan, overwrite: bool) -> list[Path]:
 
 
 def _index_of(plan: Plan) -> ShardIndex | None:
-    with suppress(DataError):  # One that cannot be read is written anew.
+    with suppress(DataError):  # An unreadable one is written again.
         return read_index(index_path(plan.out, plan.split))
     return None
 

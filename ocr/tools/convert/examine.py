@@ -46,7 +46,7 @@ class Examination:
 
 
 def check_shard(examination: Examination) -> ShardReceipt | None:
-    """What may go on to be said of a shard; None where it must be written."""
+    """The receipt of a shard that is still valid; None if the shard must be written again."""
     task, receipt = examination.task, examination.receipt
     if not fits(task, receipt):
         return None
@@ -63,7 +63,7 @@ def check_shard(examination: Examination) -> ShardReceipt | None:
 
 
 def why_left_out(task: ShardTask, position: int = 0) -> str:
-    """Why a page cannot be stored; empty where it can."""
+    """Why a page cannot be stored; empty if it can."""
     try:
         take_apart(task.recipe, task.pages.read(position))
     except DataError as error:
@@ -182,7 +182,7 @@ class _Page:
             stored = json.loads(self._member("json").tobytes())
             if self._task.recipe.batch:
                 stored = stored[self._in_batch]
-            # Without its pixels nobody knows whether a page had to be rescued, nor what the arrays should be.
+            # Without the pixels it is unknown whether a page was recovered, and what the arrays should be.
             known = facts if recompute else facts | {name: stored[name] for name in ("recovered", "arrays")}
             if dump(stored) != dump(known):
                 yield self._problem("json", "its JSON is not what the stages make of the source")

@@ -42,7 +42,7 @@ class Recipe:
 
     @property
     def stages(self) -> str:
-        """What the index tells of the stages: by it a reader knows that ready samples are those it wants."""
+        """What the index says about the stages: readers compare it with their own before they use ready samples."""
         return stages_digest((*self.fixed_part.parts, self.targets)) if self.kind == READY else ""
 
     def digest(self) -> str:
@@ -70,7 +70,7 @@ class Parts(NamedTuple):
 
 
 def take_apart(recipe: Recipe, raw: Sample) -> Parts:
-    """All that is stored of a page; a DataError where the page is bad, a StageError where a stage fails on it."""
+    """All that is stored of a page. Raises DataError if the page is bad, StageError if a stage fails on it."""
     try:
         return _ready_parts(recipe, raw) if recipe.kind == READY else _raw_parts(recipe, raw)
     except (GlyphFeedError, MemoryError):

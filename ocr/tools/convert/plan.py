@@ -30,7 +30,7 @@ class ShardTask:
     pages: FolderSource
     """Those of this shard, in its order."""
     indices: tuple[int, ...]
-    """Where these pages are in the order of the split."""
+    """The indices of these pages in the split."""
     recipe: Recipe
     recipe_digest: str
     on_bad_sample: str

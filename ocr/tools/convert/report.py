@@ -1,4 +1,4 @@
-"""Convert and verify several splits, and tell how it went."""
+"""Convert and verify several splits, and report the results."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from ocr.units import format_bytes
 if TYPE_CHECKING:
     from ocr.datasets import OCRDataset
 
-MOST_OF_A_FILE = 10
+MAX_PROBLEMS_PER_FILE = 10
 """Problems of one file that are shown; swapped shards have one for each of their pages."""
-INTERRUPTED = "interrupted: every shard written so far is whole; the same command goes on with the rest"
+INTERRUPTED = "interrupted: every shard written so far is complete; the same command continues with the rest"
 
 
 def convert(datasets: Mapping[str, OCRDataset], out: str | Path, settings: ConvertSettings) -> int:
-    """Write the shards of every split into a folder; the exit status, 1 where verifying finds something wrong.
+    """Write the shards of every split into a folder; the exit status, 1 if verification finds something wrong.
 
-    With `verify` a split whose index is there is only read; one that is not finished is finished first.
+    With `verify`, a split that has an index is only read; an unfinished one is finished first.
     """
     folder, console = _local_folder(out), Console()
     there = {split for split in datasets if settings.verify and index_path(folder, split).exists()}
@@ -54,7 +54,7 @@ def convert(datasets: Mapping[str, OCRDataset], out: str | Path, settings: Conve
 
 
 def print_converted(converted: Sequence[Converted], out: Path, console: Console) -> None:
-    """One row a split, and the pages that were left out."""
+    """One row per split, and the pages that were left out."""
     table = _table("split", "kind", "pages", "shards", "size", "written", "kept", "left out", "time")
     for one in converted:
         counts = (len(one.index.samples), len(one.index.shards), format_bytes(one.bytes), one.written, one.kept)
@@ -92,13 +92,13 @@ def _print_problems(problems: Sequence[Problem], console: Console) -> None:
     for problem in problems:
         by_file.setdefault(problem.file, []).append(problem)
     for found in by_file.values():
-        for file, key, offset, what in found[:MOST_OF_A_FILE]:
+        for file, key, offset, what in found[:MAX_PROBLEMS_PER_FILE]:
             place = file + (f" {key}" if key else "") + (f" at offset {offset}" if offset is not None else "")
             console.print(f"[red]{_shown(place)}[/]: {_shown(what)}", **PLAIN)
-        if len(found) > MOST_OF_A_FILE:
-            console.print(f"[red]{escape(found[0].file)}[/]: and {len(found) - MOST_OF_A_FILE} more", **PLAIN)
+        if len(found) > MAX_PROBLEMS_PER_FILE:
+            console.print(f"[red]{escape(found[0].file)}[/]: and {len(found) - MAX_PROBLEMS_PER_FILE} more", **PLAIN)
     if problems:
-        console.print("Shards that are wrong are written anew by the same command without --verify", **PLAIN)
+        console.print("Wrong shards are written again by the same command without --verify", **PLAIN)
 
 
 def _print_left_out(skipped: Mapping[str, str], console: Console) -> None:

@@ -85,11 +85,11 @@ def _examinations(plan: Plan, index: ShardIndex, every: int) -> list[Examination
 def _index_problems(plan: Plan, index: ShardIndex) -> list[Problem]:
     found = []
     if index.stages != plan.recipe.stages:
-        found.append("made by other stages: another --size, other settings, code or libraries. Convert anew")
+        found.append("made by other stages: another --size, other settings, code or libraries. Convert again")
     if index.annotated != plan.source.annotated:
         found.append(f"says annotated={index.annotated}, and the source is not so")
     if index.source != source_digest(index.samples):
-        found.append("its digest of the source is not that of its own samples")
+        found.append("its digest of the source does not match its samples")
     name = index_path(plan.out, plan.split).name
     listed = len(index.shards)
     strays = [path.name for number, path in shard_files(plan.out, plan.split).items() if number >= listed]

@@ -1,4 +1,4 @@
-"""Write one shard: a function of its task and nothing else, whoever runs it and however often."""
+"""Write one shard. The result depends only on the task, not on the worker or on earlier attempts."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ PICTURE_SIDE = 480
 # Word pictures are this wide for their height, so that they line up in rows.
 WORD_ASPECT = 1.5
 JPEG_QUALITY = 78
-# What --fix would write lies on top, so that it is seen.
+# What --fix would write is drawn on top, so that it is visible.
 LAYERS = ("word", "bad", "good")
 # There is nothing to see, opening the file is what went wrong, or it is not safe.
 NOT_DRAWN = frozenset({
@@ -45,7 +45,7 @@ class Window:
 
 
 def draw_finding(finding: Finding, split: Split) -> str | None:
-    """An SVG picture of the finding, or None where there is nothing to see."""
+    """An SVG picture of the finding, or None if there is nothing to show."""
     facts = split.images.get(finding.image)
     if facts is None or NOT_DRAWN & {finding.kind, facts.problem} or facts.raw_size == (0, 0):
         return None

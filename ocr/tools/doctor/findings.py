@@ -41,7 +41,7 @@ KINDS: dict[str, Kind] = {
     "too-many-pixels": Kind("error", "more pixels than the limit", "Scale it down, or raise --max-pixels"),
     "leaked-image": Kind("error", "the same image in two splits: the score is too good", "Remove it from one split"),
     "other-frame": Kind("error", "EXIF page, polygons drawn on the other frame", "--fix turns them"),
-    "bad-points": Kind("error", "points that are no polygon", "Draw the word again; --fix drops it"),
+    "bad-points": Kind("error", "points that are not a polygon", "Draw the word again; --fix drops it"),
     "bad-text": Kind("error", "a transcription that is not text", "Put it in quotes; --fix does"),
     "size-mismatch": Kind("warning", "annotated on an image of another size", "Scale the points to this image"),
     "duplicate-image": Kind("warning", "the same image twice in one split", "Keep one of them"),
@@ -53,7 +53,9 @@ KINDS: dict[str, Kind] = {
     "ambiguous-frame": Kind("note", "EXIF page whose frame cannot be told", "Look at it; annotation_frame decides"),
     "no-words": Kind("note", "a page without words", "Fine for a page without text"),
     "tiny-after-resize": Kind("note", "too small to learn after resize, masked out of the loss", "Use a larger size"),
-    "unreferenced-file": Kind("note", "a file that no annotation names and that is no good image", "Move it away"),
+    "unreferenced-file": Kind(
+        "note", "a file that no annotation names and that is not a readable image", "Move it away"
+    ),
 }
 
 
@@ -86,7 +88,7 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """Where, what and the cure, in one line."""
+        """The page, the problem and the cure, in one line."""
         return printable(f"{self.place}: {self.detail}. {KINDS[self.kind].cure}.")
 
     def as_dict(self) -> dict[str, Any]:
@@ -165,12 +167,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True where there is neither an error nor a warning."""
+        """True if there is neither an error nor a warning."""
         return all(finding.severity == "note" for finding in self.findings)
 
     @property
     def exit_status(self) -> int:
-        """0 for sound data, 1 where something is wrong."""
+        """0 for sound data, 1 if something is wrong."""
         return 0 if self.ok else 1
 
     def by_kind(self) -> dict[str, list[Finding]]:

@@ -133,7 +133,7 @@ def _refuse_other_images(split: Split, target: Path) -> None:
 
 
 def _link_images(split: Split, target: Path) -> None:
-    """With a link to the images the copy is a dataset of its own; the folder itself stays, so maps never mix."""
+    """A link to the images makes the copy a complete dataset; its folder is separate, so maps never mix."""
     link = target / "images" / split.name
     if not link.exists():
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def _fix_page(split: Split, name: str, page: Page, facts: ImageFacts, expected: 
     frame = verdict.best if verdict else "upright"
     size = page.size
     if verdict and verdict.frame and (verdict.frame != expected or verdict.frame != verdict.used):
-        # The size tells every later reader which frame it is, where it can.
+        # The size shows every later reader which frame it is, if width and height differ.
         size = facts.size_in(expected)
         action = "page-size-set" if verdict.frame == expected else "turned"
         changes.append(Change(split.name, name, None, action, f"other-frame: {verdict.evidence}"))
@@ -198,7 +198,7 @@ def fix_word(
 
 
 def fix_points(points: Points, page: tuple[int, int]) -> tuple[Points | None, list[tuple[str, str]]]:
-    """Repair, then clip; the very same array where neither is needed."""
+    """Repair, then clip; the same array object if neither is needed."""
     fixed: Points | None = points
     taken: list[tuple[str, str]] = []
     if not is_sound(points):

@@ -28,7 +28,7 @@ CLEAR_RATIO = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The frame the polygons are evidently in (None: nothing tells), why, and the frame training would take.
+    """The frame the polygons are evidently in (None if unknown), why, and the frame that training would use.
 
     `damaged` says that the page was decoded and that something is wrong with its bytes.
     """
@@ -65,7 +65,7 @@ def judge_frame(
     # One stray vertex is enough to tip the bounds, so the pixels are asked there too.
     by_pixels, damaged = _ask_pixels(facts, outlines)
     if by_pixels:
-        return Verdict(by_pixels, "the text lies under the polygons in this frame only", used, damaged)
+        return Verdict(by_pixels, "the polygons cover the text in this frame only", used, damaged)
     if by_bounds and not by_size:
         return Verdict(by_bounds, "the polygons fit into this frame only", used, damaged)
     reason = "page size and bounds contradict each other" if by_size else "both frames fit"
@@ -73,7 +73,7 @@ def judge_frame(
 
 
 def _ask_pixels(facts: ImageFacts, outlines: Outlines) -> tuple[str | None, bool]:
-    """The frame by the pixels, if they can be had and tell, and whether the page is damaged."""
+    """The frame according to the pixels, None if they do not decide, and whether the page is damaged."""
     try:
         page, complaint = read_upright(facts, EVIDENCE_SIDE)
     except DAMAGE:
@@ -82,7 +82,7 @@ def _ask_pixels(facts: ImageFacts, outlines: Outlines) -> tuple[str | None, bool
 
 
 def frame_by_pixels(page: NDArray[np.uint8], facts: ImageFacts, outlines: Outlines) -> str | None:
-    """The frame in which the polygons clearly cover more edges, word by word; None where there is no clear winner."""
+    """The frame in which the polygons clearly cover more edges, word by word; None if there is no clear winner."""
     gray = np.asarray(cv2.cvtColor(page, cv2.COLOR_RGB2GRAY), dtype=np.float32)
     edges = np.abs(cv2.Sobel(gray, cv2.CV_32F, 1, 0)) + np.abs(cv2.Sobel(gray, cv2.CV_32F, 0, 1))
     width, height = facts.size_in("upright")
@@ -98,7 +98,7 @@ def frame_by_pixels(page: NDArray[np.uint8], facts: ImageFacts, outlines: Outlin
 
 
 def _edges_under(edges: NDArray[np.float32], outlines: Outlines, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean edge strength inside each polygon; 0 for one that lies outside of the page."""
+    """Mean edge strength inside each polygon; 0 for one that is outside the page."""
     labels = np.zeros(edges.shape, dtype=np.int32)
     for label, outline in enumerate(outlines, start=1):
         # Far outside, vertices would overflow the whole numbers of the drawing.

@@ -1,4 +1,4 @@
-"""What an image file tells without decoding it, and whether it can be decoded at all."""
+"""What can be read from an image file without decoding it, and whether it can be decoded at all."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _open_header(path: Path, max_pixels: int) -> Header:
 def _check_pixels(path: Path, header: Header, deep: bool) -> tuple[str | None, str]:
     """The kind and the detail of what is wrong with the pixels, or (None, "")."""
     try:
-        # Without its end marker a JPEG may be whole or cut short: only decoding tells.
+        # Without its end marker a JPEG may be whole or cut short: only decoding shows which.
         deep = deep or _lacks_end(path, header.format)
         if header.format == "PNG":
             # Pillow checks the sum of every PNG chunk without decoding; for most other formats verify() does nothing.

@@ -103,7 +103,7 @@ def _outside(shapes: NDArray[np.object_], pages: NDArray[np.float64]) -> NDArray
 
 
 def is_out(points: Points, page: tuple[int, int]) -> bool:
-    """A vertex lies more than the slack outside of the page."""
+    """Whether a vertex is outside the page by more than the slack."""
     return bool(((points < -PAGE_SLACK) | (points > np.asarray(page) + PAGE_SLACK)).any())
 
 
@@ -134,7 +134,7 @@ def is_sound(points: Points) -> bool:
 
 
 def repaired(points: Points) -> Points | None:
-    """A simple outline in place of one that crosses itself; None where no area is left."""
+    """A simple outline in place of one that crosses itself; None if no area is left."""
     half = len(points) // 2
     orders = [points[[0, 2, 1, 3]]] if len(points) == 4 else []
     if len(points) % 2 == 0:
@@ -148,7 +148,7 @@ def repaired(points: Points) -> Points | None:
 
 
 def clipped(points: Points, page: tuple[int, int]) -> Points | None:
-    """The largest piece that lies on the page; None where there is none."""
+    """The largest piece that is on the page; None if there is none."""
     return _largest_piece(shapely.intersection(shapely.Polygon(points), shapely.box(0, 0, *page)), points)
 
 

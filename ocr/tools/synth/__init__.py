@@ -1,6 +1,6 @@
 """Synthetic receipts with exact polygons.
 
-content -> layout -> paper -> warp -> degrade -> page -> write: what a receipt says, where its lines lie, the sheet with
+content -> layout -> paper -> warp -> degrade -> page -> write: what a receipt says, where its lines are, the sheet with
 its ink, the map to the page, what the camera adds, the page as a JPEG, and the folder of pages with their annotation.
 """
 

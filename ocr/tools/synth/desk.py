@@ -1,4 +1,4 @@
-"""What lies under the paper: the bed of a scanner, or a table with the paper's shadow on it."""
+"""What is under the paper: the bed of a scanner, or a table with the paper's shadow on it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _table(rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float3
 
 
 def _clutter(rng: np.random.Generator, table: NDArray[np.float32]) -> None:
-    """Things that lie about: cards, cups, pens. None of them carries text."""
+    """Objects on the desk: cards, cups, pens. None of them has text on it."""
     height, width = table.shape[:2]
     for _ in range(int(rng.choice([0, 0, 1, 2, 3]))):
         at = float(rng.uniform(0, width)), float(rng.uniform(0, height))

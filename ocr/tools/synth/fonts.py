@@ -46,7 +46,7 @@ THERMAL_SIZE = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Glyphs:
-    """A drawn line: its coverage (0 bare paper, 255 full ink) and where its top left pixel lies from the baseline."""
+    """A drawn line: its coverage (0 bare paper, 255 full ink) and its top left pixel from the baseline."""
 
     coverage: NDArray[np.uint8]
     left: int

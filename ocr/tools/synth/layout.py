@@ -1,4 +1,4 @@
-"""Rows become marks on the paper, each line of text with the strip that its outline is traced from."""
+"""Lines become marks on the paper, each line of text with the strip that its outline is traced from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One line of text: its ink, where it lies, what it says."""
+    """One line of text: its ink, its position, its transcription."""
 
     mark: Mark
     strip: Strip
@@ -85,7 +85,7 @@ class Typesetter:
         self.strength = float(rng.uniform(0.5, 0.8) if chance(rng, 0.25) else rng.uniform(0.85, 1.0))
 
     def set_rows(self, rows: list[Line]) -> Layout:
-        """Place every row, then what lies across them."""
+        """Place every line, then what crosses them."""
         y = (self.style.margin_em + 0.4) * self.em
         for row in rows:
             height = row_height_em(row, self.style) * self.em
@@ -222,7 +222,7 @@ class Typesetter:
         radius: float = math.inf,
         turn_about: tuple[float, float] | None = None,
     ) -> None:
-        """A turned or bent line, given where the middle of its baseline comes to lie."""
+        """A turned or bent line, given the middle of its baseline."""
         box = ink_box(glyphs.coverage)
         if box is None:
             return
@@ -248,7 +248,7 @@ def fit_cell(cell: Cell, face: str, size: int, slot: float) -> tuple[str, int]:
 
 
 def smear(rng: np.random.Generator, coverage: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Print that nobody can read: wiped along the line, or worn off."""
+    """Illegible print: wiped along the line, or worn off."""
     height = coverage.shape[0]
     if chance(rng, 0.6):
         reach = max(3, round(height * float(rng.uniform(0.7, 1.3))))

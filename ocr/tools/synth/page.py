@@ -66,7 +66,7 @@ def render_page(
 
 
 def set_page(rng: np.random.Generator, megapixels: tuple[float, float]) -> tuple[Scene, Layout]:
-    """Where everything lies, before a pixel of the page is drawn."""
+    """The position of everything, before a pixel of the page is drawn."""
     style = choose_style(rng)
     rows = write_receipt(rng, style)
     scene = compose_scene(rng, paper_size_em(rows, style), megapixels)

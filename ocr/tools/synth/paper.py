@@ -56,7 +56,7 @@ def _crease(rng: np.random.Generator, shade: NDArray[np.float32]) -> None:
 
 
 def paint(rng: np.random.Generator, paper: NDArray[np.uint8], layout: Layout) -> None:
-    """Put all marks on the sheet, paler where the print head or the ink ribbon is worn."""
+    """Put all marks on the sheet, paler if the print head or the ink ribbon is worn."""
     height, width = paper.shape[:2]
     worn = 0.45 if chance(rng, 0.3) else 0.08
     rows = 1 - _wear(rng, height, worn)
@@ -71,7 +71,7 @@ def _wear(rng: np.random.Generator, length: int, depth: float) -> NDArray[np.flo
 
 
 def blend(paper: NDArray[np.uint8], mark: Mark, rows: NDArray[np.float32], columns: NDArray[np.float32]) -> None:
-    """One mark on the paper; what lies over the edge is cut off."""
+    """One mark on the paper; what is over the edge is cut off."""
     height, width = mark.coverage.shape
     top, left = max(0, mark.y), max(0, mark.x)
     bottom, right = min(paper.shape[0], mark.y + height), min(paper.shape[1], mark.x + width)

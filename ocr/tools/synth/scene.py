@@ -38,7 +38,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class _Pose:
-    """How the paper lies before the camera, in parts of its width."""
+    """The position of the paper before the camera, as shares of its width."""
 
     angle: float = 0.0
     perspective: float = 0.0

@@ -1,4 +1,4 @@
-"""Where a line of text lies on the paper: flat, turned, or bent on a circle, for its pixels and its outline alike."""
+"""The shape of a line of text on the paper: flat, turned, or bent on a circle, for its pixels and its outline alike."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def walk_box(box: tuple[float, float, float, float], per_edge: int) -> Points:
 
 
 def ink_box(coverage: NDArray[np.uint8]) -> tuple[float, float, float, float] | None:
-    """The tight box of the ink, widened by the margin; None where there is none."""
+    """The tight box of the ink, widened by the margin; None if there is none."""
     x, y, width, height = cv2.boundingRect(np.asarray(coverage >= INK, dtype=np.uint8))
     if width == 0:
         return None
@@ -82,7 +82,7 @@ def ink_box(coverage: NDArray[np.uint8]) -> tuple[float, float, float, float] | 
 
 
 def lay_down(coverage: NDArray[np.uint8], strip: Strip) -> tuple[NDArray[np.uint8], int, int]:
-    """The drawn line as it lies on the paper, and the paper's pixel (x, y) under its top left one."""
+    """The drawn line as it is on the paper, and the paper's pixel (x, y) under its top left one."""
     if strip.angle == 0.0 and math.isinf(strip.radius):
         return coverage, round(strip.origin[0] - strip.pivot[0]), round(strip.origin[1] - strip.pivot[1])
     height, width = coverage.shape

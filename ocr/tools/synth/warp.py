@@ -48,7 +48,7 @@ class PageMap:
         return move_points(lifted, self.matrix).astype(np.float64)
 
     def warp(self, paper: NDArray[np.uint8], page: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Lay the paper on a copy of the page that lies under it."""
+        """Draw the paper on a copy of its background."""
         if self.is_identity:
             return paper
         height, width = page.shape[:2]
@@ -80,7 +80,7 @@ class PageMap:
 
 
 def trace(strip: Strip, page_map: PageMap) -> Points:
-    """The line's polygon on the page: 4 points where its edges are straight, 8 to 14 where they are not."""
+    """The line's polygon on the page: 4 points if its edges are straight, 8 to 14 if not."""
     corners = page_map.to_page(strip.outline(2))
     if math.isinf(strip.radius) and not page_map.amplitude:
         return corners

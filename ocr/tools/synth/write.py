@@ -144,7 +144,7 @@ def _check_numbers(
     if not any(counts.values()):
         raise ConfigError("--train 0 --val 0: nothing to make; give one of them a number of pages")
     if seed < 0:
-        raise ConfigError(f"--seed {seed}: give a whole number from 0 on")
+        raise ConfigError(f"seed={seed} must be an integer >= 0")
     low, high = megapixels
     if not 0.05 <= low <= high <= 100:
         raise ConfigError(f"megapixels {low} to {high}: give the smaller one first, both between 0.05 and 100")

@@ -1,4 +1,4 @@
-"""One line a split at the end of each epoch: what happened to its pages, on all ranks together."""
+"""One line per split at the end of each epoch: what happened to its pages, summed over all ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMED_FILES = 3
 
 
 class DataReport(lightning.Callback):
-    """Tells the cache's hits and misses, and whatever was skipped, recovered, dropped or stale."""
+    """Prints cache hits and misses, and what was skipped, recovered, dropped or stale."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console()
@@ -39,13 +39,13 @@ class DataReport(lightning.Callback):
 
 
 def describe(dataset: PageDataset | OCRWebStream, counts: dict[str, int]) -> str:
-    """What is worth a word of the pages of an epoch."""
+    """A summary of the pages of an epoch."""
     parts = [f"{counts['seen']} pages"]
     if dataset.cache is not None:
         hits, misses, invalid = (counts[f"cache_{name}"] for name in ("hits", "misses", "invalid"))
         parts.append(f"cache {hits} hits, {misses} misses, {invalid} invalid, covers {dataset.cache.covered:.0%}")
     if counts["maps_stale"]:
-        parts.append(f"{counts['maps_stale']} stale maps drawn anew")
+        parts.append(f"{counts['maps_stale']} stale maps drawn again")
     if counts["dropped_polygons"]:
         parts.append(f"{counts['dropped_polygons']} polygons without area or off the page")
     parts += [
@@ -66,5 +66,5 @@ def _counts_of_all_ranks(ledger: Ledger | StreamLedger, trainer: lightning.Train
         return totals
     sums = trainer.strategy.reduce(torch.tensor(list(totals.values()), device=pl_module.device), reduce_op="sum")
     counts = dict(zip(totals, sums.tolist(), strict=True))
-    # Pages that never became samples are the same on every rank.
+    # Every rank counts the same pages that could not become samples.
     return counts | {"skipped": counts["skipped"] - (trainer.world_size - 1) * len(ledger.left_out)}

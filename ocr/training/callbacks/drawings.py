@@ -53,7 +53,7 @@ def to_pixels(images: torch.Tensor, pl_module: Any) -> NDArray[np.uint8]:
 
 
 def draw_page(page_hwc: NDArray[np.uint8], found: Detections, truth: Polygons | None = None) -> NDArray[np.uint8]:
-    """The page with its annotation, where there is one, under its detections."""
+    """The page with its annotation, if there is one, under its detections."""
     picture = np.ascontiguousarray(page_hwc)
     thickness = max(1, round(max(picture.shape) / 800))
     if truth is not None:

@@ -1,4 +1,4 @@
-"""One table at the end of each epoch: where the time went, how fast it was, how good it is."""
+"""One table at the end of each epoch: time per part, pages per second, scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ocr.training.stopwatch import PARTS
 class EpochReport(lightning.Callback):
     """Measures the waits between steps, prints the table of the epoch and logs its figures.
 
-    `history` keeps one row an epoch.
+    `history` keeps one row per epoch.
     """
 
     def __init__(self, console: Console | None = None) -> None:

@@ -56,7 +56,7 @@ def test_the_pixels_tell_the_frame_where_sizes_cannot(dataset: SmallDataset, ori
     add(dataset, orientation, frame, image=text_page(square), page_size=square, img_w=400, img_h=400)
     report = dataset.examine()
     assert kinds(report) == expected_kinds(frame)
-    assert report.splits[0].frames["a.jpg"].evidence == "the text lies under the polygons in this frame only"
+    assert report.splits[0].frames["a.jpg"].evidence == "the polygons cover the text in this frame only"
 
 
 @pytest.mark.parametrize("orientation", TURNS)
