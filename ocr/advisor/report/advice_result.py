@@ -9,7 +9,7 @@ from typing import Any
 
 from ocr.advisor.remedies.advice import Advice, Remedy
 from ocr.advisor.report.result_file import result
-from ocr.tools.cache.kept import describe
+from ocr.tools.cache.inventory import describe
 
 
 def to_result(
