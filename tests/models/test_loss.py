@@ -7,7 +7,7 @@ import torch
 from ocr.errors import ConfigError
 from ocr.models import DBLoss, Prediction
 from ocr.models.head import binarize
-from ocr.models.loss import LEAST_NEGATIVE_SHARE, balanced_cross_entropy, hard_negatives, kth_largest
+from ocr.models.loss import MIN_NEGATIVE_SHARE, balanced_cross_entropy, hard_negatives, kth_largest
 
 SHAPE = (2, 1, 32, 32)
 
@@ -95,7 +95,7 @@ def test_masked_pixels_change_neither_loss_nor_gradient():
 def test_hard_negatives_are_those_of_a_full_sort(share):
     logits = torch.randn(2, 1, 64, 64)
     negative = torch.rand(logits.shape) > 0.3
-    count = max(1, int(share * int(negative.sum())), int(LEAST_NEGATIVE_SHARE * logits.numel()))
+    count = max(1, int(share * int(negative.sum())), int(MIN_NEGATIVE_SHARE * logits.numel()))
     weights = hard_negatives(logits, negative, share * int(negative.sum()))
     hardest = torch.sort(logits[negative], descending=True).values[:count]
     assert torch.equal(weights, (negative & (logits >= hardest[-1])).float())
@@ -123,7 +123,7 @@ def test_a_page_without_text_still_teaches_background():
     assert torch.isfinite(loss)
     assert parts["prob"] > 0
     assert gradient.isfinite().all()
-    assert (gradient > 0).sum() >= int(LEAST_NEGATIVE_SHARE * gradient.numel())
+    assert (gradient > 0).sum() >= int(MIN_NEGATIVE_SHARE * gradient.numel())
 
 
 def test_a_batch_that_is_masked_out_has_no_loss_and_no_gradient_but_a_graph():
