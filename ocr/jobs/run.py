@@ -43,6 +43,7 @@ def run_job(name: str, job: Job, when_interrupted: str = "interrupted") -> None:
         if isinstance(status, int) and status:
             sys.exit(status)
 
+    run.__module__ = name  # Hydra names the log after it: train.log.
     try:
         with one_line_errors(when_interrupted), own_configs_first(), explained_errors():
             _take_config_dir()

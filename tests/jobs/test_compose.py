@@ -43,6 +43,16 @@ def test_a_config_of_the_same_name_replaces_that_of_the_package_and_is_reported(
     assert "replace those of the package: trainer/default.yaml" in caplog.text
 
 
+def test_what_advise_writes_into_the_working_directory_is_found(project):
+    from ocr.advisor.remedies.tuned import write_tuned
+
+    path = write_tuned(["data.num_workers=5"], "webdataset", "ocr advise --apply")
+    assert path.resolve() == project / "configs" / "data" / "tuned.yaml"
+    composed = compose_training(["data=tuned"])
+    assert composed.dataloaders.train_dataloader.num_workers == 5
+    assert composed.datasets.train_dataset._target_ == "ocr.datasets.OCRWebDataset"
+
+
 def test_config_dir_comes_before_the_working_directory(project):
     write(project / "configs/experiment/mine.yaml", "# @package _global_\nseed: 1\n")
     write(project / "configs/experiment/here.yaml", "# @package _global_\nseed: 2\n")

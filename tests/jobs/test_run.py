@@ -30,11 +30,12 @@ def fail(error: BaseException):
     return job
 
 
-def test_a_job_gets_the_config_of_its_command_line(arguments):
+def test_a_job_gets_the_config_of_its_command_line(arguments, tmp_path):
     seen = []
     arguments("seed=7", "trainer.max_epochs=3")
     run_job("train", lambda config, console: seen.extend([config.seed, config.trainer.max_epochs, type(console)]))
     assert seen == [7, 3, Console]
+    assert (tmp_path / "run" / "train.log").is_file()
 
 
 @pytest.mark.parametrize("error", [DataError("page.jpg: [/red] is damaged"), OSError("page.jpg: [/red] is damaged")])

@@ -54,9 +54,12 @@ def advise(
     from ocr.advisor.report.advice_result import cache_state, to_result
     from ocr.advisor.report.advice_screen import print_advice
     from ocr.cache.folder import cache_root
+    from ocr.errors import ConfigError
     from ocr.jobs.compose import compose_training
 
     given, console = list(overrides or ()), Console()
+    if apply and "data=tuned" in given:
+        raise ConfigError("--apply would make data/tuned.yaml include itself. Give the group it adapts: data=base")
     root = cache_root(compose_training(given).cache.folder)
     machine, others = describe_machine(root), CpuOfOthers()
     settings = AdviseSettings(split=split, pages=pages, step_ms=step_ms)
