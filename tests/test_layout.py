@@ -92,11 +92,13 @@ def test_a_module_only_needs_optional_libraries_where_it_uses_them():
             assert not optional & {name.split(".")[0] for name in names}, file
 
 
-def test_the_folder_map_of_CONTRIBUTING_names_every_package():
+def test_the_folder_map_of_CONTRIBUTING_names_every_package_and_every_file_beside_them():
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    for package in (ROOT / "ocr").iterdir():
-        if (package / "__init__.py").exists():
-            assert f"{package.name}/" in text
+    for entry in (ROOT / "ocr").iterdir():
+        if (entry / "__init__.py").exists():
+            assert f"{entry.name}/" in text
+        elif entry.suffix == ".py" and entry.stem != "__init__":
+            assert entry.name in text
 
 
 @pytest.mark.parametrize("room", ["cache", "dali", "datasets", "loader", "pipeline", "training"])
