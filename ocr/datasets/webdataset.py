@@ -20,9 +20,10 @@ from ocr.errors import ConfigError
 from ocr.loader.order import epoch_order, shard_order
 from ocr.pipeline.source import ON_BAD_SAMPLE
 from ocr.pipeline.targets import Targets
+from ocr.shards.locations import Locations, expand, is_remote
 from ocr.shards.open import can_be_opened, open_shards
 from ocr.shards.prefetch import SHARDS_AHEAD
-from ocr.shards.storage import Storage, expand, is_remote
+from ocr.shards.storage import Storage
 from ocr.units import parse_bytes
 
 REMOTE_BUFFER = 1000
@@ -47,7 +48,7 @@ class OCRWebDataset(ShardDataset):
 
     def __init__(
         self,
-        tar_path: Any,
+        tar_path: Locations,
         transform: DBTransforms,
         *,
         shard_folder: str | os.PathLike[str] | None = None,

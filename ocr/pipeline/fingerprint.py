@@ -25,7 +25,7 @@ LOG_METHODS = ("debug", "info", "warning", "error", "exception", "critical", "wa
 
 
 def digest(*parts: bytes | str) -> str:
-    """A short name for some bytes; parts cannot run into each other.
+    """Digest of some parts, in hex; parts cannot run into each other.
 
     >>> digest("ab", "c") == digest("a", "bc")
     False
@@ -40,7 +40,7 @@ def digest(*parts: bytes | str) -> str:
 
 
 def content_digest(data: bytes) -> bytes:
-    """Tells one file from another, at the speed of memory."""
+    """Digest of a file's content, computed at the speed of memory."""
     return xxhash.xxh3_128_digest(data)
 
 
@@ -76,7 +76,7 @@ def _parse(module: ModuleType) -> ast.Module:
     try:
         return ast.parse(inspect.getsource(module))
     except (OSError, TypeError):
-        return ast.Module([], [])  # Built-in or interactive: its name and the library versions have to do.
+        return ast.Module([], [])  # Built-in or interactive: only its name and the library versions count.
 
 
 class _WithoutWording(ast.NodeTransformer):
@@ -132,7 +132,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _imports(tree: ast.Module, module: ModuleType) -> Iterator[str]:
-    """Names of modules that are loaded with this one; constants come from them too, and do not tell where from."""
+    """Names of modules that are loaded with this one: its constants may come from any of them."""
     for node in tree.body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

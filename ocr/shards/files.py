@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from ocr.mapped_file import map_file, private_window
 from ocr.shards.index import Shard
+from ocr.shards.locations import is_remote
 from ocr.shards.prefetch import Prefetcher
-from ocr.shards.storage import Storage, is_remote
+from ocr.shards.storage import Storage
 
 MAX_MAPPED = 256
 """Shards that are mapped at the same time."""

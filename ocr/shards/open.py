@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from ocr.errors import ConfigError
 from ocr.shards.index import RAW, READY, Shard, ShardIndex, StoredSample, image_extension, index_name, scan_tar
+from ocr.shards.locations import is_remote
 from ocr.shards.source import ShardSource
-from ocr.shards.storage import Storage, is_remote
+from ocr.shards.storage import Storage
 
 
 def index_location(urls: Sequence[str]) -> str:

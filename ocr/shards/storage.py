@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from ocr.errors import ConfigError, DataError
-from ocr.optional import require
+from ocr.errors import DataError
+from ocr.shards.locations import file_system, is_remote
 
 log = logging.getLogger(__name__)
 CHUNK_BYTES = 4 << 20
 FIRST_PAUSE_SECONDS = 0.5
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +35,22 @@ class Storage:
         """A local file with the content of `url`; if it has to be fetched, size and sha256 are checked."""
         if not is_remote(url):
             return self._present(Path(url.removeprefix("file://")), size)
-        kept = self.folder / f"{hashlib.sha256(f'{url} {sha256}'.encode()).hexdigest()[:24]}-{url.rpartition('/')[2]}"
-        with self._turn(kept) as partial:
-            if kept.exists() and (size is None or kept.stat().st_size == size):
-                os.utime(kept)
-                return kept
+        path = self.folder / f"{hashlib.sha256(f'{url} {sha256}'.encode()).hexdigest()[:24]}-{url.rpartition('/')[2]}"
+        with self._turn(path) as partial:
+            if path.exists() and (size is None or path.stat().st_size == size):
+                os.utime(path)
+                return path
             self._retry(lambda: self._fetch(url, partial, size, sha256), url)
-            os.replace(partial, kept)
-        self._stay_within_budget(kept)
-        return kept
+            os.replace(partial, path)
+        self._stay_within_budget(path)
+        return path
 
     def read(self, url: str) -> bytes | None:
         """A small file, such as an index; None if it does not exist."""
         if not is_remote(url):
             path = Path(url.removeprefix("file://"))
             return path.read_bytes() if path.exists() else None
-        system, remote_path = _file_system(url)
+        system, remote_path = file_system(url)
 
         def load() -> bytes | None:
             try:
@@ -57,14 +58,13 @@ class Storage:
             except FileNotFoundError:
                 return None
 
-        found: bytes | None = self._retry(load, url)
-        return found
+        return self._retry(load, url)
 
     def exists(self, url: str) -> bool:
         """Whether a file exists."""
         if not is_remote(url):
             return Path(url.removeprefix("file://")).exists()
-        system, remote_path = _file_system(url)
+        system, remote_path = file_system(url)
         return bool(self._retry(lambda: system.exists(remote_path), url))
 
     def _present(self, path: Path, size: int | None) -> Path:
@@ -79,7 +79,7 @@ class Storage:
         return path
 
     def _fetch(self, url: str, partial: Path, size: int | None, sha256: str | None) -> None:
-        system, remote_path = _file_system(url)
+        system, remote_path = file_system(url)
         hashed, fetched = hashlib.sha256(), 0
         with system.open(remote_path, "rb", block_size=CHUNK_BYTES) as remote, partial.open("wb") as stream:
             while chunk := remote.read(CHUNK_BYTES):
@@ -93,7 +93,7 @@ class Storage:
                 f"{url}: its sha256 differs from the one in its index. Upload it again, or set on_bad_sample=skip"
             )
 
-    def _retry(self, action: Callable[[], Any], url: str) -> Any:
+    def _retry(self, action: Callable[[], _T], url: str) -> _T:
         """Try again after a pause that doubles each time; a file that does not exist is not tried again."""
         for attempt in range(1, self.tries + 1):
             try:
@@ -111,10 +111,10 @@ class Storage:
         raise AssertionError
 
     @contextmanager
-    def _turn(self, kept: Path) -> Iterator[Path]:
+    def _turn(self, path: Path) -> Iterator[Path]:
         """Be the only one to fetch a file; the lock is on the partial file, and ends with its process."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_name(f".{kept.name}.partial")
+        partial = path.with_name(f".{path.name}.partial")
         while True:
             descriptor = _open_lock(partial)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -176,60 +176,3 @@ def _is_file(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
-
-
-def is_remote(url: str) -> bool:
-    """Whether a URL is outside the file system of this machine.
-
-    >>> is_remote("s3://bucket/train-000000.tar"), is_remote("data/train-000000.tar")
-    (True, False)
-    """
-    return "://" in url and not url.startswith("file://")
-
-
-def expand(locations: Any, setting: str = "tar_path") -> list[str]:
-    """A brace pattern, a glob, a path or a list of them, as a list of paths and URLs.
-
-    >>> expand("s3://b/train-{000008..000010}.tar")
-    ['s3://b/train-000008.tar', 's3://b/train-000009.tar', 's3://b/train-000010.tar']
-    """
-    if isinstance(locations, str | os.PathLike):
-        found = _expand_one(str(locations))
-    else:
-        try:
-            found = [url for each in locations for url in expand(each, setting)]
-        except TypeError:
-            raise ConfigError(f"{setting}={locations!r} must be a path, a pattern or a list of them") from None
-    if not found:
-        raise ConfigError(f"{setting}={locations!r} matches no shard. Write some: ocr convert SRC DST")
-    return found
-
-
-def _expand_one(pattern: str) -> list[str]:
-    head, opened, rest = pattern.partition("{")
-    body, closed, tail = rest.partition("}")
-    if opened and closed:
-        first, dots, last = body.partition("..")
-        if dots and first.isdigit() and last.isdigit():
-            options = [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
-        else:
-            options = body.split(",")
-        return [url for option in options for url in _expand_one(head + option + tail)]
-    if "*" in pattern or "?" in pattern:
-        if is_remote(pattern):
-            system, remote_path = _file_system(pattern)
-            return sorted(system.unstrip_protocol(path) for path in system.glob(remote_path))
-        anchor = Path(pattern)
-        return sorted(str(path) for path in anchor.parent.glob(anchor.name))
-    return [pattern]
-
-
-def _file_system(url: str) -> tuple[Any, str]:
-    fsspec = require("fsspec", f"{url.partition('://')[0]}:// shards")
-    try:
-        system, path = fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        raise ConfigError(
-            f"{url}: {error}. Install what its protocol needs, for S3: pip install glyphfeed[s3]"
-        ) from error
-    return system, path
