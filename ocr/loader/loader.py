@@ -69,11 +69,9 @@ class Loader:
         self._maker = choose_maker(dataset, collate_fn, finish)
         self._processes: ProcessEngine | None = None
         if engine == "processes":
-            torch_settings = {"prefetch_factor": ahead, "persistent_workers": persistent_workers, **settings}
+            settings |= {"prefetch_factor": ahead, "persistent_workers": persistent_workers}
             collate_items = collate_fn or OwnCollate(dataset)
-            self._processes = ProcessEngine(
-                dataset, self.batch_sampler, collate_items, finish, num_workers, **torch_settings
-            )
+            self._processes = ProcessEngine(dataset, self.batch_sampler, collate_items, finish, num_workers, **settings)
         self._done = 0
 
     @property
