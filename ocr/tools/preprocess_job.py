@@ -40,3 +40,7 @@ def main() -> None:
         preprocess,
         "interrupted: every map written so far is complete; the same command writes the rest",
     )
+
+
+if __name__ == "__main__":
+    main()

@@ -126,7 +126,7 @@ class Candidates:
             )
             return TrialDataset(dataset, list(indices))
 
-        command = f"python scripts/preprocess_maps.py dataset_base_path={self.config.dataset_base_path}"
+        command = f"python -m ocr.tools.preprocess_job dataset_base_path={self.config.dataset_base_path}"
         skips = frozenset({"targets"})
         return Candidate(CATALOGUE["stored maps"], build, self._stored_maps_bytes, skips=skips, command=command)
 
