@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,6 @@ from ocr.jobs.config_folders import ConfigDir
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from ocr.advisor.remedies.advice import Advice
 
 EXAMPLES = ("ocr advise dataset_base_path=DIR", "ocr advise --step-ms 60 --apply --html advice.html")
 
@@ -51,15 +49,14 @@ def advise(
     from ocr.advisor.measure.other_processes import CpuOfOthers, warning
     from ocr.advisor.measure.temporary_folder import temporary_folder
     from ocr.advisor.remedies.advisor import AdviseSettings, Advisor
+    from ocr.advisor.remedies.tuned import base_group, write_tuned
     from ocr.advisor.report.advice_result import cache_state, to_result
     from ocr.advisor.report.advice_screen import print_advice
     from ocr.cache.folder import cache_root
-    from ocr.errors import ConfigError
     from ocr.jobs.compose import compose_training
 
     given, console = list(overrides or ()), Console()
-    if apply and "data=tuned" in given:
-        raise ConfigError("--apply would make data/tuned.yaml include itself. Give the group it adapts: data=base")
+    base = base_group(given) if apply else ""
     root = cache_root(compose_training(given).cache.folder)
     machine, others = describe_machine(root), CpuOfOthers()
     settings = AdviseSettings(split=split, pages=pages, step_ms=step_ms)
@@ -81,27 +78,25 @@ def advise(
     options = ["--split", split, *(["--step-ms", f"{step_ms:g}"] if step_ms is not None else [])]
     command = shlex.join(["ocr", "advise", *given, *options, *["--verify"] * verify])
     found = to_result(advice, command, machine, split, advisor.throughput, cache_state(root))
+    _write(found, json_file, html, console)
+    if apply and advice.best is not None:
+        path = write_tuned(advice.best.overrides, base, command, (config_dir or Path("configs")) / "data")
+        _print(f"{advice.best.name} is written to {path.resolve()}: use it with data=tuned", console)
+    elif apply:
+        _print("nothing to apply: no setting would make epochs faster", console)
+
+
+def _write(found: dict[str, Any], json_file: Path | None, html: Path | None, console: Console) -> None:
+    from ocr.advisor.report.html_page import write_report
+    from ocr.advisor.report.result_file import write_result
+
     if json_file:
-        from ocr.advisor.report.result_file import write_result
-
         write_result(found, json_file)
-        console.print(f"written: {json_file}", highlight=False, markup=False, soft_wrap=True)
     if html:
-        from ocr.advisor.report.html_page import write_report
-
         write_report([found], html)
-        console.print(f"written: {html}", highlight=False, markup=False, soft_wrap=True)
-    if apply:
-        _apply(advice, given, command, config_dir or Path("configs"), console)
+    for file in filter(None, (json_file, html)):
+        _print(f"written: {file}", console)
 
 
-def _apply(advice: Advice, given: list[str], command: str, configs: Path, console: Console) -> None:
-    from ocr.advisor.remedies.tuned import write_tuned
-
-    best = advice.best
-    if best is None:
-        console.print("nothing to apply: no setting would make epochs faster")
-        return
-    base = next((text.partition("=")[2] for text in given if text.startswith("data=")), "base")
-    path = write_tuned(best.overrides, base, command, configs / "data")
-    console.print(f"{best.name} is written to {path.resolve()}: use it with data=tuned", highlight=False, markup=False)
+def _print(line: str, console: Console) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)

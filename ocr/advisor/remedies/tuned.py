@@ -12,6 +12,18 @@ from ocr.errors import ConfigError
 TUNABLE = ("data.", "decode.", "transforms.normalize", "trainer.precision", "use_dali")
 
 
+def base_group(given: Sequence[str]) -> str:
+    """The data group of a user's overrides.
+
+    >>> base_group(["model=lite", "data=webdataset"]), base_group([])
+    ('webdataset', 'base')
+    """
+    base = next((text.partition("=")[2] for text in given if text.startswith("data=")), "base")
+    if base == "tuned":
+        raise ConfigError("--apply would make data/tuned.yaml include itself. Give the group it adapts: data=base")
+    return base
+
+
 def write_tuned(overrides: Sequence[str], base: str, command: str, folder: Path = Path("configs", "data")) -> Path:
     """Write tuned.yaml into a folder of data groups: the group `base` with the best settings. Returns its path."""
     tree: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from ocr.advisor.measure.temporary_folder import temporary_folder
 from ocr.advisor.model.queueing import DISK, Consumer, Demand, Pipeline
 from ocr.advisor.remedies.advice import Advice, Remedy, combine
 from ocr.advisor.remedies.advisor import AdviseSettings, Advisor
-from ocr.advisor.remedies.tuned import write_tuned
+from ocr.advisor.remedies.tuned import base_group, write_tuned
 from ocr.advisor.report.advice_result import to_result
 from ocr.advisor.report.advice_screen import print_advice
 from ocr.advisor.report.result_file import read_result, write_result
@@ -143,6 +143,11 @@ def test_tuned_settings_have_the_last_word(tmp_path):
     assert (config.data.cache, config.data.num_workers) == ("prefix", 3)
     assert (config.transforms.normalize, config.trainer.precision) == ("host", "bf16-mixed")
     assert config.dataloaders.train_dataloader.num_workers == 3
+
+
+def test_tuned_settings_are_not_tuned_again():
+    with pytest.raises(ConfigError, match="include itself"):
+        base_group(["data=tuned"])
 
 
 def test_pages_beyond_the_memory_come_from_the_disk(synthetic, tmp_path):
