@@ -63,12 +63,8 @@ def advise(
     columns = (SpinnerColumn(), TextColumn("measuring {task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress, temporary_folder(root) as folder:
         task = progress.add_task("the machine")
-        advisor = Advisor(
-            lambda more: compose_training([*given, *more]),
-            settings,
-            machine["cores"],
-            machine["free_memory_bytes"],
-        )
+        resources = (machine["cores"], machine["free_memory_bytes"])
+        advisor = Advisor(lambda more: compose_training([*given, *more]), settings, *resources)
         advice = advisor.advise(folder, lambda what: progress.update(task, description=what))
         if verify:
             advisor.verify(advice, folder, lambda what: progress.update(task, description=what))
