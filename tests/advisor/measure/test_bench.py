@@ -164,24 +164,29 @@ def test_workers_are_compared_up_to_the_number_of_cores():
 
 
 def test_memory_of_a_child_counts_too():
-    child = "data = b'x' * 80_000_000; print(); input()"
+    # Far more than the libraries' share of this process, which changes when others load them or end.
+    child = "data = b'x' * 400_000_000; print(); input()"
     with MemoryWatch() as watch:
         process = subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         process.stdout.readline()
         watch.look()
         process.communicate(b"\n")
-    assert 80e6 < watch.growth_bytes < 160e6
+    assert 200e6 < watch.growth_bytes < 600e6
 
 
 def test_memory_that_came_and_went_is_seen_by_the_watch():
     with MemoryWatch() as watch:
-        data = bytearray(os.urandom(1)) * 90_000_000
+        data = bytearray(os.urandom(1)) * 400_000_000
         deadline = time.monotonic() + 120
-        while watch.growth_bytes < 85e6 and time.monotonic() < deadline:
+        while watch.growth_bytes < 200e6 and time.monotonic() < deadline:
             time.sleep(0.01)
         del data
-    assert watch.growth_bytes > 85e6
+    assert watch.growth_bytes > 200e6
     assert memory_bytes() > 10e6
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 3, 1, 2)])
@@ -189,9 +194,9 @@ def test_every_page_of_memory_of_a_batch_is_touched(tmp_path, order):
     shape = (8, 1024, 1024, 3)
     np.zeros(shape, dtype=np.uint8).tofile(tmp_path / "pages")
     images = torch.from_numpy(np.memmap(tmp_path / "pages", mode="c", shape=shape)).permute(order)
-    before = memory_bytes()
+    before = resident_bytes()
     touch({"images": images, "shape": [(8, 8)]})
-    assert memory_bytes() - before > 24e6
+    assert resident_bytes() - before > 24e6
 
 
 def test_what_a_killed_benchmark_left_goes_with_the_next(tmp_path):
