@@ -69,13 +69,14 @@ def to_record(sample: Sample, cut: Cut) -> Record:
 
 def to_sample(record: Record, entry: Sample) -> Sample:
     """The sample that was stored; `entry` adds what is not stored: its index in the dataset, its name and path."""
-    sample = with_arrays(replace(entry, **metadata.from_bytes(record.metadata)), record.arrays)
-    return replace(sample, map_source="cached" if sample.maps else "")
+    arrays = array_fields(record.arrays)
+    map_source = "cached" if arrays["maps"] else ""
+    return replace(entry, **metadata.from_bytes(record.metadata), **arrays, map_source=map_source)
 
 
-def with_arrays(sample: Sample, arrays: Mapping[str, NDArray[Any]]) -> Sample:
-    """A sample with its stored arrays: page, maps or both."""
+def array_fields(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """The fields of a sample that its stored arrays are: page, maps or both."""
     image = arrays.get("image", NO_IMAGE)
     page = image if is_interleaved(image) else image.transpose(1, 2, 0)
     maps = Maps(*(arrays[name] for name in Maps._fields)) if "prob_map" in arrays else None
-    return replace(sample, image=page, maps=maps)
+    return {"image": page, "maps": maps}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ocr.errors import AnnotationError, DataError
 from ocr.pipeline import metadata
-from ocr.pipeline.record import arrays_digest, with_arrays
+from ocr.pipeline.record import array_fields, arrays_digest
 from ocr.pipeline.sample import Sample
 from ocr.shards.members import Members
 
@@ -32,7 +32,7 @@ class ReadySamples:
         """One sample, its arrays views of the shard."""
         sample, arrays = self._without_arrays(index), self._members.arrays(index)
         self._prove(index, arrays)
-        return with_arrays(sample, arrays)
+        return replace(sample, **array_fields(arrays))
 
     def view(self, indices: Sequence[int]) -> tuple[dict[str, NDArray[Any]], list[Sample]] | None:
         """Consecutive samples of one batch as one array per column, nothing copied."""
