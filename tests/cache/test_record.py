@@ -49,7 +49,6 @@ TRANSFORMS = {
 }
 FREEZING = ("floats", "tensors", "batch")
 REFUSED = {
-    "device": ("floats",),
     "colour": FREEZING,
     "colour first": FREEZING,
     "random": (*FREEZING, "maps", "maps and images"),
@@ -63,7 +62,12 @@ def pages(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("transform", "option"),
-    [(name, option) for name in TRANSFORMS for option in SETTINGS if option not in REFUSED.get(name, ())],
+    [
+        (name, option)
+        for name in TRANSFORMS
+        for option in SETTINGS
+        if option not in REFUSED.get(name, ()) and (name, option) != ("device", "floats")
+    ],
 )
 def test_every_option_gives_the_samples_of_none(pages, tmp_path, transform, option):
     chosen = {"transform": TRANSFORMS[transform], "seed": 3}
@@ -95,10 +99,16 @@ def test_where_only_colours_are_random_maps_are_cached_too(pages, tmp_path):
 @pytest.mark.parametrize(("transform", "option"), [(name, option) for name in REFUSED for option in REFUSED[name]])
 def test_what_would_freeze_or_contradict_is_refused_with_its_cure(pages, tmp_path, transform, option):
     cure = r"every epoch would repeat the first one\. Cache the fixed prefix instead: data\.cache=prefix"
-    if option not in FREEZING or transform == "device":
-        cure = r"preload_maps=false|transforms\.normalize=host"
+    if option not in FREEZING:
+        cure = "preload_maps=false"
     with pytest.raises(ConfigError, match=cure):
         open_pages(pages, transform=TRANSFORMS[transform], cache_folder=tmp_path, **SETTINGS[option])
+
+
+def test_pages_as_floats_are_normalised_on_the_host_whatever_the_transforms_say(pages, tmp_path, caplog):
+    dataset = open_pages(pages, tmp_path, TRANSFORMS["device"], prenormalize_images=True)
+    assert "normalised on the host" in caplog.text
+    assert_same(items(dataset), items(open_pages(pages, transform=TRANSFORMS["fixed"])))
 
 
 def test_pages_as_floats_come_with_a_warning_of_their_size(pages, tmp_path, caplog):
