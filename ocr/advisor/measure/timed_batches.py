@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch.utils.data import DataLoader
 
 from ocr.datasets.page_dataset import PageDataset
@@ -78,7 +79,9 @@ def open_dali(dataset: PageDataset, batch_size: int, workers: int, **settings: A
         from ocr.dali.graph import ocr_pipeline
         from ocr.dali.loader import DALIDataLoader
 
-        pipeline = ocr_pipeline(dataset, batch_size, max(1, workers))
+        # "auto" would warn that there is no GPU, although the user did not ask for DALI.
+        device = "gpu" if torch.cuda.is_available() else "cpu"
+        pipeline = ocr_pipeline(dataset, batch_size, max(1, workers), device=device)
         return DALIDataLoader(pipeline, len(dataset), batch_size, num_workers=workers, **settings)
     except GlyphFeedError:
         return None

@@ -60,7 +60,7 @@ class Candidate:
     @property
     def read_stage(self) -> str:
         """The name of the stage that reads what is kept."""
-        return "cache" if self.fills_cache else self.name
+        return "cache" if self.fills_cache else f"reading {self.name}"
 
 
 class Candidates:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from omegaconf import OmegaConf
 
 from ocr.atomic import replacing
 from ocr.errors import ConfigError
 
 TUNABLE = ("data.", "decode.", "transforms.normalize", "trainer.precision", "use_dali")
+COMMENT_COLUMN = 36
 
 
 def base_group(given: Sequence[str]) -> str:
@@ -26,33 +28,16 @@ def base_group(given: Sequence[str]) -> str:
 
 def write_tuned(overrides: Sequence[str], base: str, command: str, folder: Path = Path("configs", "data")) -> Path:
     """Write tuned.yaml into a folder of data groups: the group `base` with the best settings. Returns its path."""
-    tree: dict[str, Any] = {}
-    for text in overrides:
-        if not text.startswith(TUNABLE):
-            continue
-        name, _, value = text.partition("=")
-        *parents, last = name.split(".")
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
-            if not isinstance(node, dict):
-                raise ConfigError(f"{text}: {parent} is a value already")
-        node[last] = value
-    head = f"# @package _global_\n# Written by: {command}\ndefaults:\n"
-    head += f"  - {base}".ljust(36) + f"# the data group that was measured: data={base}\n"
+    kept = [text for text in overrides if text.startswith(TUNABLE)]
+    settings = OmegaConf.to_yaml(OmegaConf.from_dotlist(kept)).splitlines() if kept else []
+    lines = [
+        "# @package _global_",
+        f"# Written by: {command}",
+        "defaults:",
+        f"  - {base}".ljust(COMMENT_COLUMN) + f"# the data group that was measured: data={base}",
+        *(line.ljust(COMMENT_COLUMN) + "# found by ocr advise" for line in settings),
+    ]
     path = folder / "tuned.yaml"
     with replacing(path) as stream:
-        stream.write((head + "".join(_lines(tree, 0))).encode())
+        stream.write("".join(f"{line}\n" for line in lines).encode())
     return path
-
-
-def _lines(tree: Mapping[str, Any], depth: int) -> list[str]:
-    lines = []
-    for name, value in tree.items():
-        indent = "  " * depth
-        if isinstance(value, dict):
-            lines.append("\n" * (not depth) + f"{indent}{name}:".ljust(36) + "# measured as the best\n")
-            lines += _lines(value, depth + 1)
-        else:
-            lines.append(f"{indent}{name}: {value}".ljust(36) + "# by ocr advise\n")
-    return lines
