@@ -35,7 +35,7 @@ BATCH, WORKERS, CORES = 8, 2, 2
 CASES: dict[str, tuple[list[Any], float, float, str, str]] = {
     "sleep": ([Sleep(0.08), Burn(0.02)], 0.0, 0.02, "workers", "Sleep"),
     "CPU burn": ([Burn(0.05), Sleep(0.004)], 0.0, 0.02, "cores", "Burn"),
-    "interpreter's lock": ([HoldInterpreter(0.04), Burn(0.02)], 0.0, 0.02, GIL, "HoldInterpreter"),
+    "GIL": ([HoldInterpreter(0.04), Burn(0.02)], 0.0, 0.02, GIL, "HoldInterpreter"),
     "slow disk": ([Burn(0.02)], 0.05, 0.02, DISK, "source"),
     "slow consumer": ([Burn(0.02)], 0.0, 0.6, "model", ""),
 }
@@ -50,7 +50,7 @@ def main() -> int:
         synthesize(data, train=64, val=1, seed=0, megapixels=(0.1, 0.2))
         rows = [run_case(name, data, options.rounds) for name in CASES]
     table = Table(title=f"64 pages, {WORKERS} workers", title_justify="left")
-    for heading in ("held up by", "named", "predicted", "measured", "error", "without it", "measured", "error"):
+    for heading in ("bottleneck", "named", "predicted", "measured", "error", "without it", "measured", "error"):
         table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(*row[0])
