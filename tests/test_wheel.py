@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pip")
+pytest.importorskip("setuptools")
+
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = [
     *("transforms.size=96", "model=lite", "model.channels=32", "model.head_channels=16", "trainer.accelerator=cpu"),

@@ -1,4 +1,4 @@
-"""Predict: boxes of every image of a folder as JSON, CSV and drawn pages."""
+"""Predict: the boxes on every image of a folder as JSON, CSV and drawn pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ocr.training.callbacks.drawings import draw_page, write_picture
 def predict(config: DictConfig, console: Console) -> Path:
     """Write `predictions.json`, `predictions.csv` and `drawn/<name>` into `out`."""
     if config.images is None:
-        raise ConfigError("images is not set. Give the folder of images to look at: images=FOLDER")
+        raise ConfigError("images is not set. Set it to a folder of images: images=FOLDER")
     module = trained_module(config).eval()
     fabric = lightning.Fabric(accelerator=config.trainer.accelerator, devices=1, precision=config.trainer.precision)
     model = fabric.setup_module(module.model)
@@ -40,39 +40,45 @@ def predict(config: DictConfig, console: Console) -> Path:
         config.images, None, transform, image_loading_config=config.decode, on_bad_sample=config.on_bad_sample
     )
     if config.get("use_dali"):
-        console.print("use_dali=true: a folder is read once, by the default loader", highlight=False)
-    loader = Loader(
-        dataset,
-        config.dataloaders.val_dataloader.batch_size,
-        config.dataloaders.val_dataloader.num_workers,
-        config.data.engine,
-        batches_ahead=config.data.batches_ahead,
-        device=fabric.device,
-    )
+        console.print("use_dali=true: images are read once, by the default loader", highlight=False)
     found: dict[str, tuple[Batch, int, Detections]] = {}
     waiting: list[Batch] = []
     with BoxPool(module.boxes) as pool, torch.inference_mode():
-        for batch in track(loader, "predicting", console=console, transient=True):
+        for batch in track(_batches(config, dataset, fabric.device), "predicting", console=console, transient=True):
             if batch is None:
                 continue
             images = module.normalization.on_device(batch["images"])
             pool.submit(model(images).prob_map, batch["inverse_matrix"], batch["shape"])
-            # What is found is kept to the end, the tensors are not.
+            # Without the tensors: pages wait here until their boxes are found.
             waiting.append({name: value for name, value in batch.items() if not isinstance(value, torch.Tensor)})
             _collect(found, waiting, pool, keep=1)
         _collect(found, waiting, pool, keep=0)
     out = Path(config.out)
     _write(out, found, config.draw, dataset)
-    boxes = sum(len(detections) for *_, detections in found.values())
+    _print_summary(out, [detections for *_, detections in found.values()], dataset, console)
+    return out
+
+
+def _batches(config: DictConfig, dataset: OCRDataset, device: torch.device) -> Loader:
+    return Loader(
+        dataset,
+        config.dataloaders.val_dataloader.batch_size,
+        config.dataloaders.val_dataloader.num_workers,
+        config.data.engine,
+        batches_ahead=config.data.batches_ahead,
+        device=device,
+    )
+
+
+def _print_summary(out: Path, found: list[Detections], dataset: OCRDataset, console: Console) -> None:
+    boxes = sum(len(detections) for detections in found)
     console.print(f"{boxes} boxes on {len(found)} pages: {out}", highlight=False)
-    left_out = sum(detections.left_out for *_, detections in found.values())
     for what, count in (
         ("pages skipped", len(dataset.ledger.files("skipped"))),
-        ("boxes over max_candidates", left_out),
+        ("boxes over max_candidates", sum(detections.left_out for detections in found)),
     ):
         if count:
             console.print(f"[yellow]{count} {what}")
-    return out
 
 
 def _collect(found: dict[str, Any], waiting: list[Batch], pool: BoxPool, keep: int) -> None:

@@ -1,4 +1,4 @@
-"""Find the best settings of the boxes by re-using one pass of probability maps."""
+"""Sweep: the best settings for the boxes, scored on the same probability maps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = ("thresh", "box_thresh", "unclip_ratio")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageMap:
-    """The probability map of a page and what should be found on it."""
+    """The probability map of a page and the text that is on it."""
 
     prob_map: NDArray[np.float32]
     inverse_matrix: NDArray[np.float64]
@@ -42,23 +42,23 @@ class PageMap:
 
 
 def sweep(config: DictConfig, console: Console) -> dict[str, float]:
-    """Score every combination of the grid on the validation split, show it, draw it, and write the best down."""
+    """Score every combination of the grid on the validation split, show it, draw it, and write the best."""
     grid = {name: [float(value) for value in config.grid[name]] for name in NAMES}
     if not all(grid.values()):
-        raise ConfigError(f"grid={grid}: every one of {', '.join(NAMES)} needs at least one value")
+        raise ConfigError(f"grid={grid}: each of {', '.join(NAMES)} needs at least one value")
     pages = predict_maps(config, console)
     boxes: BoxesFromMap = make(config.boxes, "boxes")
     scores = np.zeros(tuple(len(values) for values in grid.values()))
     combinations = list(product(*(range(len(values)) for values in grid.values())))
     with ThreadPoolExecutor() as threads:
-        for place in track(combinations, "combinations", console=console, transient=True):
-            settings: dict[str, Any] = {name: grid[name][index] for name, index in zip(NAMES, place, strict=True)}
-            scores[place] = score(replace(boxes, **settings), pages, threads)
-    best_place = np.unravel_index(int(scores.argmax()), scores.shape)
-    best = {name: grid[name][index] for name, index in zip(NAMES, best_place, strict=True)}
+        for cell in track(combinations, "combinations", console=console, transient=True):
+            settings: dict[str, Any] = {name: grid[name][index] for name, index in zip(NAMES, cell, strict=True)}
+            scores[cell] = score(replace(boxes, **settings), pages, threads)
+    best_cell = np.unravel_index(int(scores.argmax()), scores.shape)
+    best = {name: grid[name][index] for name, index in zip(NAMES, best_cell, strict=True)}
     out = Path(config.output_dir)
-    _show(console, grid, scores, best_place)
-    draw_heat_map(out / "sweep.png", grid, scores, int(best_place[2]))
+    _show(console, grid, scores, best_cell)
+    draw_heat_map(out / "sweep.png", grid, scores, int(best_cell[2]))
     write_best(out / "boxes.yaml", best, float(scores.max()))
     console.print(f"drawn: {out / 'sweep.png'}\nwritten: {out / 'boxes.yaml'}", highlight=False)
     console.print("use them: " + " ".join(f"boxes.{name}={value:g}" for name, value in best.items()), highlight=False)
@@ -66,7 +66,7 @@ def sweep(config: DictConfig, console: Console) -> dict[str, float]:
 
 
 def predict_maps(config: DictConfig, console: Console) -> list[PageMap]:
-    """One pass of the model over the validation split."""
+    """The model's maps of the validation split."""
     module = trained_module(config).eval()
     fabric = lightning.Fabric(accelerator=config.trainer.accelerator, devices=1, precision=config.trainer.precision)
     model = fabric.setup_module(module.model)
@@ -112,7 +112,7 @@ def _show(console: Console, grid: dict[str, list[float]], scores: NDArray[np.flo
 
 
 def draw_heat_map(path: Path, grid: dict[str, list[float]], scores: NDArray[np.float64], unclip: int) -> None:
-    """thresh against box_thresh, and thresh against unclip_ratio, each at the best of the third."""
+    """thresh against box_thresh, and thresh against unclip_ratio, each at the best value of the third."""
     import matplotlib
 
     matplotlib.use("Agg")
