@@ -1,6 +1,7 @@
 """What all tests share: the repository's root on the path, and one small dataset per run."""
 
 import fcntl
+import logging
 import os
 import shutil
 import sys
@@ -63,3 +64,13 @@ def receipts() -> Path:
     if not RECEIPTS.is_dir():
         pytest.skip("the real receipts are not here")
     return RECEIPTS
+
+
+@pytest.fixture
+def logging_restored() -> Iterator[None]:
+    """For tests that run a job in this process: Hydra configures the root logger."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("logging_restored")
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = ["transforms.size=96", "dataset_base_path={data}"]
 SMALL = [
@@ -71,6 +72,7 @@ def run_here(command: str, data: Path, out: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(out)
     monkeypatch.setattr(sys, "argv", [str(ROOT / script), *arguments])
     monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     status = None
     try:
         runpy.run_path(str(ROOT / script), run_name="__main__")

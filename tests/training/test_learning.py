@@ -71,7 +71,7 @@ def test_a_test_gives_the_scores_of_the_validation_and_cleval(bars, learnt, tmp_
 
 def test_a_test_without_annotation_says_to_predict(bars, learnt, tmp_path):
     config = use(bars, tmp_path, learnt, "test", "datasets.test_dataset.annotation_path=null")
-    with pytest.raises(ConfigError, match=r"test_dataset\.annotation_path is null.*predict\.py"):
+    with pytest.raises(ConfigError, match=r"test_dataset\.annotation_path is null.*ocr predict"):
         score(config, Console(quiet=True))
 
 
