@@ -17,6 +17,9 @@ RECEIPTS = ROOT.parent / "shared" / "data" / "receipts"
 if "PYTEST_XDIST_WORKER" in os.environ:
     # One worker per core: more threads only wait for each other. Must be set before torch is imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray gives its helpers a minute to start, which is short on a busy machine.
+os.environ.setdefault("RAY_DASHBOARD_STARTUP_TIMEOUT_S", "600")
+os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "600")
 
 
 def make_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:

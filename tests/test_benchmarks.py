@@ -23,7 +23,7 @@ def run_epochs(data: Path, folder: Path) -> tuple[dict, str]:
     options = ["--rounds", "1", "--size", "96", "--batch-size", "4", "--json", str(file)]
     command = [sys.executable, str(ROOT / "benchmarks" / "epochs.py"), "--data", str(data), *options]
     environment = {**os.environ, "TMPDIR": str(folder), "COLUMNS": "80"}
-    run = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
     assert run.returncode == 0, run.stderr
     return json.loads(file.read_text()), run.stdout
 

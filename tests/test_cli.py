@@ -22,7 +22,7 @@ HEAVY = {
 
 def ocr(*arguments: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ocr.cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=900)
     assert done.returncode == expect, done.stdout + done.stderr
     return done
 

@@ -106,7 +106,7 @@ def test_the_documented_command_trains_and_validates(synthetic, tmp_path):
     ]
     small += [*SMALL[:1], *SMALL[5:10]]
     command = [sys.executable, str(ROOT / "runners" / "train.py"), "use_dali=true", *small]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert run.stdout.count("there is no GPU here") <= 1
     assert "train: 8 pages" in run.stdout
@@ -118,7 +118,7 @@ def test_the_benchmark_shows_every_contender_and_the_distance_of_the_pixels(synt
     file = tmp_path / "figures.json"
     options = ["--rounds", "1", "--size", "96", "--batch-size", "4", "--device", "cpu", "--json", str(file)]
     command = [sys.executable, str(ROOT / "benchmarks" / "dali.py"), "--data", str(synthetic), *options]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert run.returncode == 0, run.stderr
     figures = json.loads(file.read_text())
     exact = ["default loader, decode.scaled=off", "DALI, decode.scaled=off"]

@@ -65,7 +65,7 @@ def s3_server() -> Iterator[int]:
     command = [sys.executable, "-c", f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ))
     try:
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 600
         while time.monotonic() < deadline:
             with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break

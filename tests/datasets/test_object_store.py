@@ -129,7 +129,7 @@ def test_a_run_trains_two_epochs_from_s3(synthetic, tmp_path, server, line):
     command += ["model=lite", "model.channels=32", "transforms.size=64", "trainer.max_epochs=2", "trainer.devices=1"]
     command += ["dataloaders.train_dataloader.batch_size=2", f"hydra.run.dir={tmp_path}", "trainer.accelerator=cpu"]
     environment = os.environ | {"GLYPHFEED_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "train: 8 pages; cache 8 hits, 0 misses" in done.stdout
     assert line.cuts == 1

@@ -34,7 +34,7 @@ def torchrun(*arguments: str, environments: list[dict[str, str]]) -> list[str]:
         subprocess.Popen(command, env=shared | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for own in environments
     ]
-    said = [node.communicate(timeout=300)[0] for node in nodes]
+    said = [node.communicate(timeout=900)[0] for node in nodes]
     assert [node.returncode for node in nodes] == [0, 0], "\n".join(said)
     return said
 

@@ -141,7 +141,7 @@ def test_shards_are_fetched_once_and_ahead(stream):
     Files.asked.clear()
     passed = iter(loader)
     next(passed)
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while len(Files.asked) < 3 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert sorted(Files.asked)[:3] == [f"train-00000{number}.tar" for number in range(3)]

@@ -247,7 +247,7 @@ def test_a_stage_in_a_script_is_the_same_in_the_workers_of_that_script(tmp_path)
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=True,
     )
     here, in_worker, other = run.stdout.split()

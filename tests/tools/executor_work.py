@@ -16,7 +16,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 600
 
 
 def square(number: int) -> int:

@@ -291,7 +291,7 @@ def test_at_a_terminal_the_answer_decides(synthetic, root, answer, left, status)
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
     command = [sys.executable, "-m", "ocr.cli", "cache", "clear", "--folder", str(root)]
-    done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, cwd=ROOT, timeout=900)
     os.close(ours)
     os.close(theirs)
     assert done.returncode == status, done.stderr

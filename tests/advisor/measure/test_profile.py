@@ -236,7 +236,7 @@ def run_command(*arguments: str) -> None:
 
 def run_script(*arguments: str) -> subprocess.CompletedProcess:
     script = [sys.executable, str(ROOT / "scripts" / "profile_transforms.py"), *arguments]
-    return subprocess.run(script, capture_output=True, text=True, timeout=300, env={**os.environ, "COLUMNS": "100"})
+    return subprocess.run(script, capture_output=True, text=True, timeout=900, env={**os.environ, "COLUMNS": "100"})
 
 
 def test_the_script_writes_what_the_report_reads(synthetic, tmp_path):

@@ -119,7 +119,7 @@ def test_the_command_advises_within_one_run(synthetic, tmp_path):
         "--html",
         str(tmp_path / "a.html"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     assert "pages/s" in done.stdout
     found = read_result(tmp_path / "a.json")
