@@ -7,13 +7,13 @@ GlyphFeedError
 ├── StageError             a stage or transform failed on a page
 └── DataError              something on disk is not what it should be
     ├── AnnotationError    an annotation file, or a word in it
-    ├── ImageError         an image that cannot be read, or may not be
+    ├── ImageError         an image that cannot be read, or exceeds a limit
     └── MapError           a stored map that does not belong to its page
 """
 
 
 class GlyphFeedError(Exception):
-    """Base of all errors below; catching it catches nothing that is a bug."""
+    """Base of all errors below; bugs raise other errors."""
 
 
 class ConfigError(GlyphFeedError, ValueError):
@@ -21,7 +21,7 @@ class ConfigError(GlyphFeedError, ValueError):
 
 
 class MissingExtraError(ConfigError, ImportError):
-    """An optional library is asked for and not installed."""
+    """An optional library is needed and not installed."""
 
 
 class OutputError(GlyphFeedError, OSError):
@@ -41,7 +41,7 @@ class AnnotationError(DataError, ValueError):
 
 
 class ImageError(DataError, OSError):
-    """An image cannot be read, or may not be."""
+    """An image cannot be read, or exceeds a limit."""
 
 
 class MapError(DataError):
@@ -49,7 +49,7 @@ class MapError(DataError):
 
 
 def near_names(name: str, known: list[str]) -> str:
-    """The hint of a mistyped name.
+    """The hint for a mistyped name.
 
     >>> near_names("lettrbox", ["letterbox", "flip"])
     'did you mean letterbox? Known: flip, letterbox'

@@ -17,7 +17,7 @@ EXTRAS = {
 
 
 def require(module: str, purpose: str) -> ModuleType:
-    """Import an optional module, or say which extra brings it."""
+    """Import an optional module, or name the extra that installs it."""
     try:
         return import_module(module)
     except ImportError as error:

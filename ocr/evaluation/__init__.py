@@ -22,7 +22,7 @@ __all__ = ["BoxPool", "BoxesFromMap", "CLEvalMetric", "Detections", "HmeanIoU"]
 
 
 def __getattr__(name: str) -> Any:
-    # Torch and numba load with the first name that is asked for, not with the package.
+    # Torch and numba load with the first name that is used, not with the package.
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

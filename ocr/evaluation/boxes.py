@@ -1,4 +1,4 @@
-"""boxes: probability maps to scored polygons on the source page, in threads beside the model."""
+"""boxes: probability maps to scored polygons on the source page, in threads next to the model."""
 
 from __future__ import annotations
 

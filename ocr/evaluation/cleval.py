@@ -61,7 +61,7 @@ class CLEvalMetric(Metric):
         self.vertical_aspect_ratio_thresh = vertical_aspect_ratio_thresh
         self.ap_constraint = ap_constraint
         self.scale_ranges = [tuple(scale_range), *(pairwise(scale_bins) if scale_wise else ())]
-        # One row a range of text heights. One tensor of whole numbers: one exact reduction over devices.
+        # One row per range of text heights. One tensor of integers: one exact reduction over devices.
         size = (len(self.scale_ranges), len(fields(Counts)))
         self.add_state("sums", torch.zeros(size, dtype=torch.int64), dist_reduce_fx="sum")
 

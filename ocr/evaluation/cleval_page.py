@@ -18,7 +18,7 @@ from ocr.geometry.kernels.overlap import Rings, covered_points, shared_areas, to
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a page adds to the score; all whole numbers, so that sums over pages and devices are exact."""
+    """What a page adds to the score; all integers, so that sums over pages and devices are exact."""
 
     gt_chars: int = 0
     det_chars: int = 0
@@ -78,7 +78,7 @@ class Page:
         self.gts_touching = touching_pairs(self.gts.bounds, self.gts.bounds)
 
     def count(self, ignore: NDArray[np.bool_], min_precision: float, end_to_end: bool) -> Counts:
-        """The page's counts when the words in `ignore` count neither for nor against."""
+        """The page's counts when the words in `ignore` are not counted."""
         pairs = self._measure(ignore)
         ignored_det = self._ignored_detections(pairs, ignore, min_precision)
         matched = match_pairs(pairs, ignore, ignored_det, min_precision)

@@ -48,7 +48,7 @@ def _parse_xml(text: str, where: str) -> tuple[Word, ...]:
     boxes = list(root.iter("box"))
     if not boxes and next(root.iter("image"), None) is None:
         raise AnnotationError(
-            f"{where}: <{root.tag}> holds no <image> and no <box>, so this XML is not of CTW1500: "
+            f"{where}: <{root.tag}> holds no <image> and no <box>, so it is not XML of CTW1500: "
             "convert it to a format that is read"
         )
     return tuple([_parse_box(box, f"{at:04d}", where) for at, box in enumerate(boxes, start=1)])

@@ -26,7 +26,9 @@ def parse_native(root: Any, where: str) -> dict[str, Page]:
             f'{where}: "images" is a list, as in COCO: set annotation_format (--format) to coco or auto'
         )
     if not isinstance(images, dict):
-        state = f"is {shorten(images, 40)}" if "images" in root else f"is missing beside {shorten(list(root), 60)}"
+        state = (
+            f"is {shorten(images, 40)}" if "images" in root else f"is missing; the file has {shorten(list(root), 60)}"
+        )
         raise AnnotationError(f'{where}: "images" {state}: it must map file names to pages, {{}} if there are none')
     return {name: _parse_page(page, where, name) for name, page in images.items()}
 

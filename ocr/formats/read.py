@@ -105,7 +105,7 @@ def _list_labels(folder: Path) -> list[Path]:
     if labels:
         return labels
     if any(file.suffix.lower() == ".mat" for file in files):
-        cure = "Matlab files are not read, take the text form that the dataset offers beside them"
+        cure = "Matlab files are not supported: use the text files of the dataset"
     else:
         cure = "set annotation_path (--annotation-path) to the folder of the .txt or .xml files, or to one JSON file"
     raise AnnotationError(f"{folder}: no annotation files in this folder: {cure}")

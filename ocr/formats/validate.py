@@ -24,7 +24,7 @@ def to_polygons(page: Page, where: str) -> Polygons:
     words = page.words
     if not words:
         return Polygons.pack([])
-    # All words are checked at once; only a page that fails is gone through word by word, to name the culprit.
+    # All words are checked together; only a page that fails is checked word by word, to name the bad one.
     try:
         polygons = [_unnest(word.points) for word in words]
         counts = list(map(len, polygons))

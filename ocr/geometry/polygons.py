@@ -15,7 +15,7 @@ MIN_AREA = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Polygons:
-    """Polygon p is `vertices[offsets[p]:offsets[p + 1]]`; `ignore[p]` marks text that is there but not to be learnt.
+    """Polygon p is `vertices[offsets[p]:offsets[p + 1]]`; `ignore[p]` marks text that is not learnt.
 
     >>> boxes = Polygons.pack([[[0, 0], [4, 0], [4, 2], [0, 2]]])
     >>> len(boxes), boxes.areas.tolist()

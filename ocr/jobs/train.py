@@ -43,7 +43,7 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
 
 def build_module(config: DictConfig) -> OCRPLModule:
     """The detector, its loss and its scores."""
-    # Before the first epoch, which would count the compiler as waiting for data.
+    # Before any other progress bar.
     warm_up()
     return OCRPLModule(
         model=make(config.model, "model"),

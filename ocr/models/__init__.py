@@ -1,4 +1,4 @@
-"""The detector: encoder -> decoder -> (scale fusion) -> head, and the loss it learns from."""
+"""The detector: encoder -> decoder -> (scale fusion) -> head, and its loss."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ __all__ = ["DBLoss", "Prediction", "TextDetector"]
 
 
 def __getattr__(name: str) -> Any:
-    # Torch and timm load with the first model that is asked for, not with the package.
+    # Torch and timm load with the first model that is used, not with the package.
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -46,7 +46,7 @@ class PAN(nn.Module):
 
 
 class UNet(nn.Module):
-    """From coarse to fine, each level joined with the next finer one and halved in width; one map comes out."""
+    """From coarse to fine, each level joined with the next finer one and halved in width; the result is one map."""
 
     def __init__(self, in_channels: Sequence[int], channels: int) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def build_decoder(name: str, in_channels: Sequence[int], channels: int) -> FPN |
 
 
 def top_down(levels: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Add to each level what the coarser ones know."""
+    """Add the coarser levels to each level."""
     for index in range(len(levels) - 1, 0, -1):
         levels[index - 1] = levels[index - 1] + upsample_to(levels[index], levels[index - 1])
     return levels

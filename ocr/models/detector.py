@@ -41,8 +41,8 @@ class TextDetector(nn.Module):
         super().__init__()
         head_channels = channels // 4 if head_channels is None else head_channels
         if head_channels < 1 or k <= 0:
-            raise ConfigError(f"head_channels={head_channels}, k={k}: both must be above 0; the usual k is 50")
-        # What the shapes of the weights follow from: TextDetector(**architecture) takes them again.
+            raise ConfigError(f"head_channels={head_channels}, k={k}: both must be > 0; the usual k is 50")
+        # Determines the shapes of the weights: TextDetector(**architecture) can load them.
         self.architecture: dict[str, Any] = {
             "encoder": encoder,
             "decoder": decoder,
@@ -58,7 +58,7 @@ class TextDetector(nn.Module):
         self.to(memory_format=self.memory_format)
 
     def forward(self, images: torch.Tensor, with_threshold: bool | None = None) -> Prediction:
-        """Maps of the images' size. The threshold branch runs in training, or where `with_threshold` says so."""
+        """Maps of the images' size. The threshold branch runs in training, or if `with_threshold` is true."""
         height, width = images.shape[-2:]
         padded = pad_to_multiple(images, STRIDES[-1]).contiguous(memory_format=self.memory_format)
         levels = self.decoder(self.encoder(padded))
@@ -72,16 +72,14 @@ class TextDetector(nn.Module):
         architecture: Mapping[str, Any] | None = None,
         source: str = "the checkpoint",
     ) -> None:
-        """Take weights of the same architecture; a ConfigError says what is different, and nothing is loaded."""
+        """Load weights of the same architecture. Otherwise raises ConfigError, which names the differences."""
         different = [
             f"{name}={architecture[name]} (here {name}={value})"
             for name, value in self.architecture.items()
             if architecture is not None and name in architecture and architecture[name] != value
         ]
         if different:
-            raise ConfigError(
-                f"{source} is of another architecture: {', '.join(different)}. Give the model its settings"
-            )
+            raise ConfigError(f"{source} has another architecture: {', '.join(different)}. Set the model to it")
         misfit = describe_misfit(state_dict, self.state_dict())
         if misfit:
             settings = ", ".join(f"{name}={value}" for name, value in self.architecture.items())

@@ -48,9 +48,9 @@ def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> 
         )
     except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(_cannot_build(name, pretrained, error)) from error
-    except OSError as error:  # what a failed download is, whichever library tried it
+    except OSError as error:  # A failed download raises this in every library.
         raise ConfigError(
-            f"pretrained=true, but the weights of encoder={name!r} could not be fetched ({error}): "
+            f"pretrained=true, but the weights of encoder={name!r} could not be downloaded ({error}): "
             "give a local file with weights=PATH, or pretrained=false"
         ) from error
 
@@ -61,7 +61,7 @@ def _cannot_build(name: str, pretrained: bool, error: Exception) -> str:
         return (
             f"pretrained=true, but encoder={name!r} has none ({reason}): pretrained=false, or a file with weights=PATH"
         )
-    return f"encoder={name!r} gives no feature pyramid ({reason}): take a convolutional one, such as resnet18"
+    return f"encoder={name!r} has no feature pyramid ({reason}): use a convolutional one, such as resnet18"
 
 
 def _with_weights(name: str, path: Path) -> nn.Module:
@@ -92,6 +92,6 @@ def _probe_channels(name: str, backbone: nn.Module) -> list[int]:
     if sides != [(PROBE_SIDE // stride,) * 2 for stride in STRIDES]:
         raise ConfigError(
             f"encoder={name!r} gives maps of {sides} for a page of {PROBE_SIDE} x {PROBE_SIDE}, "
-            f"but strides {STRIDES} are needed: take a convolutional one, such as resnet18"
+            f"but strides {STRIDES} are needed: use a convolutional one, such as resnet18"
         )
     return [int(feature.shape[1]) for feature in features]

@@ -11,7 +11,7 @@ from torch import nn
 from ocr.models.layers import ConvNormReLU
 
 STRIDE = 4
-# Text covers a few percent of a page: starting at 0.5, the first hundred steps only learn that.
+# Text covers a few percent of a page: from 0.5, the first hundred steps would only learn that.
 FIRST_PROBABILITY = 0.01
 # The middle of what the threshold band holds away from the outline (0.3) and on its way to it.
 FIRST_THRESHOLD = 0.4

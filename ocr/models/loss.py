@@ -14,7 +14,7 @@ from ocr.errors import ConfigError
 from ocr.models.head import Prediction
 
 MAPS = ("prob_maps", "thresh_maps", "prob_masks", "thresh_masks")
-# A page without text still teaches what background is: from this share of its pixels, the hardest.
+# A page without text still trains the background: at least this share of its pixels counts, the hardest ones.
 MIN_NEGATIVE_SHARE = 0.001
 
 
@@ -31,7 +31,9 @@ class DBLoss(nn.Module):
     ) -> None:
         super().__init__()
         if negative_ratio < 0 or eps <= 0:
-            raise ConfigError(f"DBLoss(negative_ratio={negative_ratio}, eps={eps}): at least 0, and above 0")
+            raise ConfigError(
+                f"DBLoss(negative_ratio={negative_ratio}, eps={eps}): negative_ratio must be >= 0, and eps > 0"
+            )
         self.weights = {"prob": prob_weight, "thresh": thresh_weight, "binary": binary_weight}
         self.negative_ratio = negative_ratio
         self.eps = eps
@@ -71,7 +73,7 @@ def balanced_cross_entropy(
 
 
 def hard_negatives(logits: torch.Tensor, negative: torch.Tensor, wanted: float) -> torch.Tensor:
-    """Weights that pick the `wanted` background pixels of the highest logits; equal ones share what is left.
+    """Weights that pick the `wanted` background pixels of the highest logits; equal ones share the rest.
 
     The loss of a background pixel grows with its logit, so logits rank as losses do.
     """

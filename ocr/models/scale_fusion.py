@@ -11,7 +11,7 @@ from ocr.errors import ConfigError
 
 
 class ScaleFusion(nn.Module):
-    """Concatenate maps of one size, each multiplied by an attention map that all of them decide on."""
+    """Concatenate maps of one size, each multiplied by an attention map computed from all of them."""
 
     def __init__(self, level_channels: Sequence[int]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class ScaleFusion(nn.Module):
             nn.Conv2d(squeezed, width, 1, bias=False),
             nn.Sigmoid(),
         )
-        # The published ReLU and second convolution are left out: on one channel, a ReLU can be born dead.
+        # The published ReLU and second convolution are left out: on one channel, a ReLU can be dead from the start.
         self.spatial = nn.Sequential(nn.Conv2d(1, 1, 3, padding=1, bias=False), nn.Sigmoid())
         self.weigh = nn.Sequential(nn.Conv2d(width, count, 1, bias=False), nn.Sigmoid())
 

@@ -1,4 +1,4 @@
-"""Weight files: read without unpickling, matched with a model by name and shape, refused with the reason."""
+"""Weight files: read without unpickling, matched with a model by name and shape, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def match_encoder_weights(state_dict: StateDict, classifier: nn.Module, source: 
     wanted = {key: value for key, value in expected.items() if not key.startswith(heads)}
     misfit = describe_misfit(found, wanted)
     if misfit:
-        raise ConfigError(f"{source} does not fit encoder={encoder!r}: {misfit}. Name the encoder that the file is of")
+        raise ConfigError(
+            f"{source} does not fit encoder={encoder!r}: {misfit}. Name the encoder that the file was made for"
+        )
     return found
 
 
@@ -75,8 +77,8 @@ def _classification_layers(classifier: nn.Module) -> tuple[str, ...]:
 
 
 def describe_misfit(found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> str:
-    """What is missing, left over or of another shape, with counts and a few names; empty where all fits."""
-    # Files of before 2019 do not count batches, and nothing here reads the count.
+    """What is missing, left over or of another shape, with counts and a few names; empty if all fit."""
+    # Files from before 2019 have no batch counts, and nothing here reads them.
     missing = [key for key in wanted if key not in found and not key.endswith("num_batches_tracked")]
     unexpected = [key for key in found if key not in wanted]
     reshaped = [

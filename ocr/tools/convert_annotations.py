@@ -29,8 +29,8 @@ def convert_annotations(
 ) -> ConversionSummary:
     """Read `source`, a file or a folder, and write `target`, a JSON file.
 
-    COCO and PaddleOCR name images by path. With `image_path`, the longest end of it that is a file there is taken,
-    without, the relative path as it is written.
+    COCO and PaddleOCR name images by path. With `image_path`, the longest tail of the path that
+    exists there is used; without it, the relative path as written.
     """
     if not source.exists():
         raise AnnotationError(f"{source}: no such file or folder: name the annotations to convert")

@@ -1,4 +1,4 @@
-"""Offline maps: draw the maps of every page once and lay them beside the images."""
+"""Offline maps: draw the maps of every page once and store them next to the images."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, DataError
 from ocr.evaluation import CLEvalMetric, HmeanIoU
 from ocr.evaluation.boxes import BoxesFromMap, BoxPool, Detections
+from ocr.geometry.kernels.warm_up import warm_up
 from ocr.geometry.polygons import Polygons
 from ocr.models.detector import TextDetector
 from ocr.pipeline.batch import Batch
@@ -46,6 +47,10 @@ class OCRPLModule(lightning.LightningModule):
         self.left_out = 0
         self._pool: BoxPool | None = None
         self._pages: list[Batch] = []
+
+    def setup(self, stage: str) -> None:
+        # Before the first batch, which would count the compiler as waiting for data.
+        warm_up()
 
     def on_after_batch_transfer(self, batch: Batch | None, dataloader_idx: int) -> Batch | None:
         if batch is not None:

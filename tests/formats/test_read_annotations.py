@@ -147,7 +147,7 @@ def test_a_folder_without_annotations_is_named_with_the_cure(tmp_path):
     with pytest.raises(AnnotationError, match=r"no annotation files in this folder: set annotation_path"):
         read_annotations(tmp_path)
     (tmp_path / "poly_gt_img1.mat").touch()
-    with pytest.raises(AnnotationError, match="Matlab files are not read, take the text form"):
+    with pytest.raises(AnnotationError, match="Matlab files are not supported"):
         read_annotations(tmp_path)
 
 

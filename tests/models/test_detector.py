@@ -150,7 +150,7 @@ def test_weights_go_from_one_detector_to_another_that_its_architecture_describes
 def test_a_checkpoint_of_another_architecture_is_refused_with_the_settings_that_differ():
     stored, detector = TextDetector(LITE, "pan", channels=16), TextDetector("resnet18", channels=16)
     before = {name: value.clone() for name, value in detector.state_dict().items()}
-    with pytest.raises(ConfigError, match=rf"last\.ckpt is of another architecture: encoder={LITE} \(here encoder=res"):
+    with pytest.raises(ConfigError, match=rf"last\.ckpt has another architecture: encoder={LITE} \(here encoder=res"):
         detector.load_weights(stored.state_dict(), stored.architecture, source="last.ckpt")
     with pytest.raises(ConfigError, match=r"decoder=pan \(here decoder=fpn\)"):
         TextDetector(LITE, channels=16).load_weights(stored.state_dict(), stored.architecture)

@@ -43,9 +43,9 @@ def test_an_encoder_like_nothing_known_is_answered_without_a_guess():
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("vit_tiny_patch16_224", "take a convolutional one"),
-        ("swin_tiny_patch4_window7_224", "take a convolutional one"),
-        ("mixer_s32_224", "gives no feature pyramid"),
+        ("vit_tiny_patch16_224", "use a convolutional one"),
+        ("swin_tiny_patch4_window7_224", "use a convolutional one"),
+        ("mixer_s32_224", "has no feature pyramid"),
         ("csatv2", r"strides \(4, 8, 16, 32\) are needed"),
     ],
 )

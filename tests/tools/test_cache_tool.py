@@ -170,7 +170,7 @@ def test_stats_sum_the_hits_and_misses_of_all_runs(synthetic, root):
 
 def test_damage_is_found_named_and_repaired_and_only_it_is_made_anew(dataset_folder, root):
     folder = fill(dataset_folder, root)
-    assert "6 samples, all whole" in ocr("verify", "--folder", root)
+    assert "6 samples, none damaged" in ocr("verify", "--folder", root)
     store = Store(folder)
     start, slot = store.columns["image"]
     flip_byte(folder / "data", start + 2 * slot + 100)
@@ -187,7 +187,7 @@ def test_damage_is_found_named_and_repaired_and_only_it_is_made_anew(dataset_fol
     assert_same([again[index] for index in range(6)], [plain[index] for index in range(6)])
     assert again.ledger.files("cache_misses") == [again.source.entries[index].filename for index in (2, 4)]
     assert again.ledger.totals()["cache_hits"] == 4
-    assert "6 samples, all whole" in ocr("verify", "--folder", root)
+    assert "6 samples, none damaged" in ocr("verify", "--folder", root)
 
 
 def test_a_damaged_sample_is_named_by_its_file_where_that_is_as_it_was(dataset_folder, root):

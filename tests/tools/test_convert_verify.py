@@ -172,7 +172,7 @@ def remove_page(data: Path, number: int) -> None:
     [
         (edit_page, "00000004", "the source's image .*ü.jpg is another"),
         (edit_word, "00000004", "the source's annotation of .*ü.jpg is another"),
-        (drop_page, "00000006", "the source has no page 6 any more"),
+        (drop_page, "00000006", "the source no longer has page 6"),
         (remove_page, "00000004", "the source's image .* is another"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

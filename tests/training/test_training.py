@@ -141,7 +141,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_names_the_files(synthetic
 def test_a_checkpoint_of_another_architecture_is_refused_by_name(whole, synthetic, tmp_path):
     _, paths = whole
     module = build_module(settings(synthetic, tmp_path, "model.channels=64"))
-    with pytest.raises(ConfigError, match=r"step4\.ckpt is of another architecture: channels=32 \(here channels=64\)"):
+    with pytest.raises(ConfigError, match=r"step4\.ckpt has another architecture: channels=32 \(here channels=64\)"):
         load_checkpoint(module, str(paths[4]))
     with pytest.raises(ConfigError, match="not a checkpoint"):
         load_checkpoint(module, str(CONFIGS / "train.yaml"))

@@ -13,7 +13,7 @@ from ocr.geometry.kernels.rectangle import smallest_rectangle
 _TOLERANCE = 0.002
 # Published: the unclipped box must be this much larger than the smallest text, in pixels.
 _UNCLIPPED_MARGIN = 2
-# Rectangles of upright text have whole corners but for the last digit, and must not be cut to the pixel before.
+# Corners of upright text are integers up to rounding errors, and must not be truncated to the pixel before.
 _ALMOST_WHOLE = 1e-4
 
 

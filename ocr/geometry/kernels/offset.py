@@ -180,7 +180,7 @@ def _outer_face(curve):  # type: ignore[no-untyped-def]
             crossed = -1
         _put(out, used, x + _HALF_UP, y + _HALF_UP)
         used += 1
-    # A walk that goes astray has not been seen in 40,000 outlines; the whole curve still covers the text.
+    # A walk that fails was not seen in 40,000 outlines; the complete curve still covers the text.
     return curve
 
 

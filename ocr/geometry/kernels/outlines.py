@@ -15,7 +15,7 @@ _TEXT, _WALKED, _RIGHT_END = 1, 2, -2
 
 
 def blank_marks(height: int, width: int) -> NDArray[np.int8]:
-    """Room for a binarised map in a frame of zeros; rows are padded to whole words of eight pixels."""
+    """Memory for a binarised map in a frame of zeros; rows are padded to whole words of eight pixels."""
     return np.zeros((height + 2, (width + 2 + 7) // 8 * 8), dtype=np.int8)
 
 

@@ -1,1 +1,1 @@
-"""`ocr cache`: what is kept of which dataset, whether it is whole, how room is made, and caches filled ahead."""
+"""`ocr cache`: list the stored caches, verify them, free space, and fill caches ahead of a training."""

@@ -1,4 +1,4 @@
-"""Which caches go when room is needed, and that they are gone."""
+"""Choose the caches that are removed to free space, and remove them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _agreed(chosen: Sequence[StoredCache], console: Console) -> bool:
 def _remove(caches: Sequence[StoredCache], console: Console) -> list[StoredCache]:
     removed = []
     for cache in caches:
-        with suppress(FileNotFoundError):  # Somebody else was faster.
+        with suppress(FileNotFoundError):  # Another process removed it first.
             remove_store(cache.folder)
             removed.append(cache)
             console.print(f"removed {_line(cache)}", **PLAIN)

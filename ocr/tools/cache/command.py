@@ -11,7 +11,7 @@ from ocr.jobs.config_folders import ConfigDir
 from ocr.tools.executor import EXECUTOR_HELP
 
 app = typer.Typer(
-    help="Pages that are kept between runs: list, count, check, remove and fill them.",
+    help="Caches of pages between runs: list, count, check, remove and fill them.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -19,7 +19,7 @@ _Names = Annotated[
     list[str] | None, typer.Argument(metavar="NAME", help="Caches as `ocr cache ls` names them; default: all.")
 ]
 _Folder = Annotated[
-    Path | None, typer.Option(help="Folder of the caches; default: $GLYPHFEED_CACHE, or the user's folder for caches.")
+    Path | None, typer.Option(help="Folder of the caches; default: $GLYPHFEED_CACHE, or the user's cache folder.")
 ]
 
 
@@ -37,7 +37,7 @@ def stats(
     as_json: Annotated[bool, typer.Option("--json", help="Print it for programs.")] = False,
     folder: _Folder = None,
 ) -> None:
-    """Tell hits, misses and invalid pages of all runs, and the stages that made the pages."""
+    """Show hits, misses and invalid pages of all runs, and the stages that made the pages."""
     from ocr.tools.cache.report import print_stats
 
     print_stats(folder, names or (), as_json)
@@ -64,15 +64,15 @@ def clear(
         str | None, typer.Option(help="Remove the least recently used until the rest fits, such as 20GB.")
     ] = None,
     older_than: Annotated[
-        float | None, typer.Option(min=0, metavar="DAYS", help="Remove those that were not used for so many days.")
+        float | None, typer.Option(min=0, metavar="DAYS", help="Remove those that were not used for this many days.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     folder: _Folder = None,
 ) -> None:
-    """Remove caches: all, those of the names, or as many as the limits ask for.
+    """Remove caches: all, those named, or as many as the limits require.
 
-    A running process keeps what it has mapped; the disk has that room back when it ends.
+    A running process keeps what it has mapped; that disk space is free when the process ends.
     """
     from ocr.tools.cache.clear import clear
 
@@ -90,8 +90,8 @@ def build(
 ) -> None:
     """Fill the caches that `ocr train` will use with the same KEY=VALUE.
 
-    Interrupted, it goes on with the rest when it is called again; two at once share the work. A Ray worker on another
-    machine fills its own cache, unless all of them share the folder.
+    After an interruption the same command continues with the rest; two running at once share the work. A Ray worker
+    on another machine fills its own cache, unless all of them share the folder.
     """
     from ocr.tools.cache.build import build
 

@@ -1,4 +1,4 @@
-"""Caches as people read of them."""
+"""Reports about caches, for the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _SPANS = (("day", 86400), ("h", 3600), ("min", 60))
 
 
 def print_list(folder: Path | None) -> None:
-    """A row a cache, and their sum."""
+    """One row per cache, and the total."""
     root, console = cache_root(folder), Console()
     caches = describe(root)
     if not caches:
-        hint = "the first epoch of `ocr train` makes them, and `ocr cache build` ahead of it"
+        hint = "the first epoch of `ocr train` fills them, or `ocr cache build` ahead of it"
         console.print(f"No caches in {escape(str(root))}: {hint}.", **PLAIN)
         return
     table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("cache", no_wrap=True)
-    table.add_column("dataset, and what is kept of it", overflow="fold")
+    table.add_column("dataset, and what is stored", overflow="fold")
     table.add_column("pages", justify="right", no_wrap=True)
     table.add_column("on disk", justify="right", no_wrap=True)
     table.add_column("used, made", no_wrap=True)
@@ -59,7 +59,7 @@ def _what(cache: StoredCache) -> list[str]:
 
 
 def print_stats(folder: Path | None, names: Sequence[str], as_json: bool) -> None:
-    """How often pages were there, in all runs, and which stages made them."""
+    """Hit rates over all runs, and the stages that made the pages."""
     console, caches = Console(), describe(cache_root(folder), names)
     if as_json:
         print(_to_json(caches))
@@ -71,7 +71,7 @@ def print_stats(folder: Path | None, names: Sequence[str], as_json: bool) -> Non
         if cache.damage:
             console.print(f"  damaged: {escape(cache.damage)}. {REPAIR}", **PLAIN)
             continue
-        rate = "nothing was asked for yet" if cache.hit_rate is None else f"hit rate {100 * cache.hit_rate:.1f} %"
+        rate = "no page requested yet" if cache.hit_rate is None else f"hit rate {100 * cache.hit_rate:.1f} %"
         console.print(f"  {rate}: {', '.join(f'{count} {name}' for name, count in cache.events.items())}", **PLAIN)
         pages = f"{cache.ready} of {cache.pages} pages ({share(cache.ready, cache.pages)})"
         size = f"{cache.width} x {cache.height}, {format_bytes(cache.disk_bytes)}"
@@ -81,7 +81,7 @@ def print_stats(folder: Path | None, names: Sequence[str], as_json: bool) -> Non
 
 
 def _to_json(caches: Sequence[StoredCache]) -> str:
-    """All that is known, for programs."""
+    """All details as JSON."""
     known = []
     for cache in caches:
         fields = asdict(cache)
@@ -100,7 +100,7 @@ def share(part: int, whole: int) -> str:
 
 
 def ago(then: float, now: float | None = None) -> str:
-    """How long ago, as people say it; what is ahead of the clock is now.
+    """How long ago, in words; a time in the future is "just now".
 
     >>> ago(1000, now=1000 + 3 * 3600), ago(2000, now=1000)
     ('3 h ago', 'just now')

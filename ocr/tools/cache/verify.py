@@ -22,7 +22,7 @@ from ocr.tools.cache.inventory import find_caches
 from ocr.tools.cache.report import PLAIN
 
 THREADS = 4
-"""1.7 GB that are not in memory take 0.6 s instead of 1.6; in memory they take 0.17 s instead of 0.09."""
+"""Reading 1.7 GB from disk takes 0.6 s instead of 1.6 s; from memory 0.17 s instead of 0.09 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Findings:
     checked: int = 0
     files: tuple[str, ...] = ()
     samples: dict[int, str] = field(default_factory=dict)
-    """Index and what is wrong."""
+    """Index of each damaged sample, and what is wrong with it."""
     cure: str = ""
 
     @property
     def is_wrong(self) -> bool:
-        """Whether something is damaged, and still is."""
+        """Whether something is damaged and not repaired."""
         return bool(self.files or self.samples) and self.cure != REPAIRED
 
 
@@ -59,7 +59,7 @@ def verify(folder: Path | None, names: Sequence[str], repair: bool) -> int:
 
 def _print_findings(found: Findings, console: Console) -> None:
     if not found.files and not found.samples:
-        console.print(f"{found.name}: {found.checked} samples, all whole", **PLAIN)
+        console.print(f"{found.name}: {found.checked} samples, none damaged", **PLAIN)
         return
     damaged = f"{len(found.samples)} of {found.checked} samples are damaged"
     console.print(f"[red]{found.name}: {'cannot be used' if found.files else damaged}[/]; {found.cure}", **PLAIN)
@@ -86,7 +86,7 @@ def _verify(folder: Path, name: str, repair: bool, console: Console) -> Findings
     pages = _page_names(store, faults)
     if repair and store.writable:
         _forget(store, faults)
-    cure = _ADVICE if not repair else REPAIRED if store.writable else f"{folder} may not be written to"
+    cure = _ADVICE if not repair else REPAIRED if store.writable else f"{folder} is read-only"
     return Findings(name, len(ready), (), {index: pages.get(index, "") + faults[index] for index in faults}, cure)
 
 

@@ -16,9 +16,9 @@ def convert(
         str, typer.Argument(metavar="DST", help="Folder for <split>-000000.tar ... and <split>-index.json.")
     ],
     split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
-    samples_per_shard: Annotated[int | None, typer.Option(metavar="N", help="Pages a shard; default: 1000.")] = None,
+    samples_per_shard: Annotated[int | None, typer.Option(metavar="N", help="Pages per shard; default: 1000.")] = None,
     bytes_per_shard: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Bytes a shard, such as 256MB, the default.")
+        str | None, typer.Option(metavar="SIZE", help="Bytes per shard; default: 256MB.")
     ] = None,
     shuffle_seed: Annotated[int | None, typer.Option(help="Shuffle the pages once; same seed, same order.")] = None,
     maps: Annotated[bool, typer.Option("--maps", help="Add the maps of each page, 27 kB each.")] = False,
@@ -26,17 +26,21 @@ def convert(
         bool, typer.Option("--ready", help="Letterboxed pages and maps: no decoding, 5.3 MB each.")
     ] = False,
     ready_batches: Annotated[
-        int | None, typer.Option(metavar="N", help="Ready samples, N to a batch, for validation.")
+        int | None, typer.Option(metavar="N", help="Ready samples in batches of N, for validation.")
     ] = None,
     size: Annotated[int, typer.Option(help="Side of the letterboxed page, for maps and ready samples.")] = 640,
     annotation_format: Annotated[str, typer.Option(help="Format of the annotation.")] = "auto",
     on_bad_sample: Annotated[str, typer.Option(help="raise: stop and name the file; skip: leave it out.")] = "raise",
-    workers: Annotated[int | None, typer.Option(help="Shards at a time; default: one a core.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Shards written at the same time; default: one per core.")] = None,
     executor: Annotated[str, typer.Option(help=EXECUTOR_HELP)] = "local",
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read all shards back against index and source; changes no finished split.")
+        bool,
+        typer.Option(
+            "--verify",
+            help="Read all shards back and compare them with index and source; finished splits are not changed.",
+        ),
     ] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="With --verify: make all maps and ready arrays again.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="With --verify: recompute all maps and ready arrays.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Remove shards of an earlier conversion that had more of them.")
     ] = False,

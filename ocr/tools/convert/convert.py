@@ -1,4 +1,4 @@
-"""Bring the shards of a split to what its plan says: keep those that are right, write the others, then the index."""
+"""Write the shards of a split that are missing or stale, keep the others, then write the index."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ocr.tools.executor import run_tasks
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What became of the shards of one split."""
+    """The result of converting one split."""
 
     index: ShardIndex
     written: int
@@ -47,7 +47,7 @@ class Converted:
 
     @property
     def kept(self) -> int:
-        """Shards that were right as they were."""
+        """Shards that were still valid."""
         return len(self.index.shards) - self.written
 
     @property
@@ -56,7 +56,7 @@ class Converted:
 
 
 def convert_split(plan: Plan, settings: ConvertSettings, show_progress: bool = True) -> Converted:
-    """Write the shards and the index of a split; killed at any moment and called again, it ends with the same bytes."""
+    """Write the shards and the index of a split. If killed and called again, it ends with the same bytes."""
     begin = time.perf_counter()
     with only_one(plan.out):
         remove_partial_files(plan.out)
@@ -71,7 +71,7 @@ def convert_split(plan: Plan, settings: ConvertSettings, show_progress: bool = T
         for path in stale:
             path.unlink()
         receipts |= _write(plan, rest, settings, show_progress)
-        remove_partial_files(plan.out)  # Of Ray workers that died.
+        remove_partial_files(plan.out)  # Left by Ray workers that died.
         merged = _finish(plan, [receipts[task.number] for task in tasks])
     skipped = plan.source.skipped | {name: why for one in receipts.values() for name, why in one.skipped.items()}
     return Converted(merged, len(rest), time.perf_counter() - begin, skipped)
@@ -89,7 +89,7 @@ def only_one(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OutputError(f"{folder}: another process is converting into it. Wait for it, or end it") from None
+            raise OutputError(f"{folder}: another process is converting into it. Wait for it, or stop it") from None
         except OSError:
             pass  # A file system without locks, such as some network ones.
         yield
@@ -99,7 +99,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def progress_of(title: str, total: int, show: bool) -> Iterator[Callable[[int], None]]:
-    """A bar; call what it gives with the number of pages that got done."""
+    """A progress bar; yields a function that takes the number of finished pages."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not show) as progress:
         bar = progress.add_task(title, total=total)
@@ -131,7 +131,7 @@ def _index_of(plan: Plan) -> ShardIndex | None:
 
 
 def _known_shards(plan: Plan, tasks: Sequence[ShardTask], index: ShardIndex | None) -> dict[int, ShardReceipt]:
-    """What is said of the shards that are there, by their own files or else by the index."""
+    """The receipts of existing shards, from their own files or else from the index."""
     known: dict[int, ShardReceipt] = {}
     kind = (plan.recipe.kind, plan.recipe.stages, plan.source.annotated)
     if index is not None and (index.kind, index.stages, index.annotated) == kind:
@@ -151,7 +151,7 @@ def _check(
     right: dict[int, ShardReceipt] = {}
     if not examinations:
         return right
-    with progress_of(f"{plan.split}: looking at what is there", pages, show) as advance:
+    with progress_of(f"{plan.split}: checking existing shards", pages, show) as advance:
         for examination, found in _run(check_shard, examinations, settings):
             advance(len(examination.task.indices))
             if found is not None:
@@ -177,7 +177,7 @@ def _run(function: Any, tasks: Sequence[Any], settings: ConvertSettings) -> Iter
 
 
 def _retire(plan: Plan, index: ShardIndex | None) -> None:
-    """No index beside shards that are no longer its own; what it said of each is kept, lest this run be killed."""
+    """Remove an index that no longer matches; its receipts are written first, in case this run is killed."""
     for number, said in enumerate(taken_from(index, plan.source.names) if index else ()):
         path = plan.out / shard_name(plan.split, number)
         if not done_file(path).exists():

@@ -1,4 +1,4 @@
-"""Read a shard back: its bytes, the places of its members, and what the source says of every page."""
+"""Read a shard back and compare its bytes, members and pages with the index and the source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ocr.tools.convert.shard_receipt import ShardReceipt, fits, is_untouched
 
 
 class Problem(NamedTuple):
-    """Something that is not as it should be."""
+    """Something that is wrong with a shard."""
 
     file: str
     key: str
@@ -37,12 +37,12 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examination:
-    """What a shard is to be compared with."""
+    """What a shard is compared with."""
 
     task: ShardTask
     receipt: ShardReceipt
     every: int = 0
-    """Maps and arrays of one page in so many are made again; 0: of none, unless the shard's sha256 differs."""
+    """Recompute maps and arrays of one page in this many; 0: of none, unless the shard's sha256 differs."""
 
 
 def check_shard(examination: Examination) -> ShardReceipt | None:
@@ -72,7 +72,7 @@ def why_left_out(task: ShardTask, position: int = 0) -> str:
 
 
 def examine_shard(examination: Examination) -> list[Problem]:
-    """All that is wrong with a shard."""
+    """All problems of a shard."""
     task, receipt = examination.task, examination.receipt
     try:
         with task.path.open("rb") as stream:
@@ -93,12 +93,12 @@ def examine_shard(examination: Examination) -> list[Problem]:
     for number, (index, stored) in enumerate(receipt.samples):
         position_in_batch = in_batch[stored.key] = in_batch.get(stored.key, -1) + 1
         if index not in place:
-            problems.append(Problem(task.name, stored.key, None, f"the source has no page {index} any more"))
+            problems.append(Problem(task.name, stored.key, None, f"the source no longer has page {index}"))
             continue
         if found.get(stored.key) != stored.members:
             offset = min(stored.members.values(), default=(0, 0))[0]
             there = "other members" if stored.key in found else "no such key"
-            problems.append(Problem(task.name, stored.key, offset, f"not at its place: the shard has {there}"))
+            problems.append(Problem(task.name, stored.key, offset, f"not at its offset: the shard has {there}"))
             continue
         wanted = not intact or (examination.every > 0 and number % examination.every == 0)
         page = _Page(task, place[index], stored, position_in_batch, data)
@@ -123,7 +123,7 @@ def _scan(stream: Any, name: str) -> tuple[dict[str, dict[str, tuple[int, int]]]
 
 
 class _Page:
-    """One sample of a shard beside its page of the source."""
+    """Compares one sample of a shard with its page in the source."""
 
     def __init__(
         self, task: ShardTask, position: int, stored: StoredSample, in_batch: int, data: NDArray[np.uint8]

@@ -28,5 +28,5 @@ def convert_splits(config: DictConfig, console: Console) -> int:
 
 
 def main() -> None:
-    """Interrupted, the same command continues where it stopped."""
+    """Run the conversion; after an interruption the same command continues."""
     run_job("convert_to_webdataset", convert_splits, INTERRUPTED)

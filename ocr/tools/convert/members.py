@@ -1,4 +1,4 @@
-"""What is stored of a page: its own bytes, facts as JSON and perhaps maps; or the arrays that training wants."""
+"""What is stored of a page: its bytes, metadata as JSON and optionally maps; or the arrays that training needs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Recipe:
     kind: str = RAW
     maps: bool = False
     batch: int = 0
-    """Ready samples that share their members; 0: none do."""
+    """Ready samples per stored batch; 0: each sample has its own members."""
     fixed_part: FixedPart = field(default_factory=lambda: FixedPart(Decode()))
     targets: Targets = field(default_factory=Targets)
 
@@ -46,14 +46,14 @@ class Recipe:
         return stages_digest((*self.fixed_part.parts, self.targets)) if self.kind == READY else ""
 
     def digest(self) -> str:
-        """Of all that the members of a page depend on, beside the page."""
+        """Digest of everything that the members of a page depend on, except the page."""
         stages = stages_digest((*self.fixed_part.parts, self.targets))
         return digest(
             f"{self.kind} {self.maps} {self.batch} {zlib.ZLIB_RUNTIME_VERSION}", code_digest(__name__), stages
         )
 
     def extensions(self, filename: str) -> list[str]:
-        """Of the members of a page, in their order."""
+        """Extensions of the members of a page, in order."""
         if self.kind == RAW:
             return [image_extension(filename), "json", *["npz"] * self.maps]
         return [f"{name}{'s' * bool(self.batch)}.npy" for name in ARRAYS] + ["json"]
@@ -80,7 +80,7 @@ def take_apart(recipe: Recipe, raw: Sample) -> Parts:
 
 
 def facts_of(recipe: Recipe, raw: Sample) -> dict[str, Any]:
-    """What the JSON of a page says; of a ready one without the pixels, so that not all of it is known."""
+    """The JSON of a page; for a ready page without its pixels, so that some fields are unknown."""
     if recipe.kind == READY:
         return metadata.to_json(recipe.fixed_part.measure(raw))
     header = read_header(raw.encoded, raw.path, recipe.fixed_part.decode.max_pixels)
@@ -100,19 +100,19 @@ def put_together(recipe: Recipe, pages: Sequence[Parts]) -> dict[str, bytes]:
     if len(members[largest]) > MAX_MEMBER_BYTES:
         first = pages[0].facts["filename"]
         raise DataError(
-            f"{first}: its .{largest} has {len(members[largest])} bytes, and no more than {MAX_MEMBER_BYTES} are read "
-            "back. Lower ready_batches (--ready-batches), or leave the page out"
+            f"{first}: its .{largest} has {len(members[largest])} bytes, and readers accept at most {MAX_MEMBER_BYTES}."
+            " Lower ready_batches (--ready-batches), or leave the page out"
         )
     return {name: members[name] for name in recipe.extensions(pages[0].facts["filename"])}
 
 
 def dump(facts: Any) -> bytes:
-    """JSON: the same facts, the same bytes."""
+    """JSON; equal facts give equal bytes."""
     return json.dumps(facts, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
 def image_extension(filename: str) -> str:
-    """The extension of an image in a shard; a ConfigError where readers would pass over it.
+    """The extension of an image in a shard; raises ConfigError if readers would ignore it.
 
     >>> image_extension("2024/Receipt.1.JPG")
     'jpg'
@@ -120,7 +120,7 @@ def image_extension(filename: str) -> str:
     extension = PurePosixPath(filename).suffix.lower().removeprefix(".")
     if extension not in IMAGE_EXTENSIONS:
         known = ", ".join(sorted(IMAGE_EXTENSIONS))
-        raise ConfigError(f"{filename!r}: no image that a shard may hold ({known}). Rename it, or leave it out")
+        raise ConfigError(f"{filename!r}: not an image that shards support ({known}). Rename it, or leave it out")
     return extension
 
 

@@ -1,4 +1,4 @@
-"""Which samples go into which shard: known before anything is written, and a function of the source alone."""
+"""Which samples go into which shard: decided before anything is written, from the source alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ShardTask:
     split: str
     number: int
     pages: FolderSource
-    """Those of this shard, in its order."""
+    """The pages of this shard, in its order."""
     indices: tuple[int, ...]
     """The indices of these pages in the split."""
     recipe: Recipe
@@ -44,7 +44,7 @@ class ShardTask:
         return self.out / self.name
 
     def groups(self) -> Iterator[range]:
-        """Pages that share their members, as positions in `pages`."""
+        """Pages that are stored as one batch, as positions in `pages`."""
         step = self.recipe.batch or 1
         return (range(start, min(start + step, len(self.indices))) for start in range(0, len(self.indices), step))
 
@@ -59,7 +59,7 @@ class Plan:
     recipe: Recipe
     on_bad_sample: str
     shards: tuple[tuple[int, ...], ...]
-    """Samples of each, by their place in the order of the split."""
+    """Sample indices of each shard."""
 
     def tasks(self) -> list[ShardTask]:
         """One a shard."""
@@ -104,7 +104,7 @@ def absolute_source(dataset: OCRDataset) -> FolderSource:
 def cut_into_shards(
     order: Sequence[int], sizes: Sequence[int], settings: ConvertSettings, group: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Fill one shard after the other up to its limits; each takes a group at least."""
+    """Fill one shard after the other up to its limits; each takes at least one group."""
     shards: list[tuple[int, ...]] = []
     current: list[int] = []
     taken_bytes = 0
@@ -130,7 +130,7 @@ def key_of(index: int) -> str:
 
 
 def _sizes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> list[int]:
-    """Bytes that each page will take: those of its file, or those of the first page that is ready."""
+    """Estimated bytes of each page: those of its file, or those of the first ready page."""
     if recipe.kind == READY:
         return [_ready_bytes(recipe, source, on_bad_sample)] * len(source)
     signatures = (source.signature(index) for index in range(len(source)))

@@ -64,12 +64,12 @@ def print_converted(converted: Sequence[Converted], out: Path, console: Console)
     console.print(f"shards in {escape(str(out))}", **PLAIN)
     for one in converted:
         if not one.written:
-            console.print(f"{escape(one.index.split)}: nothing to do, every shard is what its source gives", **PLAIN)
+            console.print(f"{escape(one.index.split)}: nothing to do, every shard is up to date", **PLAIN)
         _print_left_out(one.skipped, console)
 
 
 def print_verified(verified: Sequence[Verified], console: Console) -> None:
-    """One row a split, and below it what is wrong: file, key, offset."""
+    """One row per split, and below it the problems: file, key, offset."""
     table = _table("verified", "shards", "pages", "size", "left out", "wrong")
     for one in verified:
         counts = (one.shards, one.pages, format_bytes(one.bytes), len(one.left_out), len(one.problems))
@@ -107,7 +107,7 @@ def _print_left_out(skipped: Mapping[str, str], console: Console) -> None:
 
 
 def _shown(text: str) -> str:
-    """File names need not be UTF-8, and a terminal takes nothing else."""
+    """File names may not be UTF-8, but a terminal accepts nothing else."""
     return escape(text.encode("utf-8", "backslashreplace").decode())
 
 

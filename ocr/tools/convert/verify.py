@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ocr.datasets import OCRDataset
 
 ONE_IN = 16
-"""Share of the pages whose maps and arrays are made again without `--deep`; of every shard at least one."""
+"""One page in this many has its maps and arrays recomputed without `--deep`; at least one per shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ class Verified:
     bytes: int = 0
     problems: tuple[Problem, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
-    """File name and reason of the pages that are in no shard because they cannot be."""
+    """File name and reason of the pages that cannot be stored."""
 
 
 def verify_split(
     dataset: OCRDataset, split: str, out: Path, settings: ConvertSettings, show_progress: bool = True
 ) -> Verified:
-    """Compare the shards of a split with their index and with the dataset that they were made of.
+    """Compare the shards of a split with their index and with the dataset they were made from.
 
-    Whether they are raw or ready, with maps or in batches, is what the index says. Nothing is written.
+    The index says whether they are raw or ready, with maps or in batches. Nothing is written.
     """
     path = index_path(out, split)
     try:
@@ -51,7 +51,7 @@ def verify_split(
     except DataError as error:
         return Verified(split, problems=(Problem(path.name, "", None, str(error)),))
     if index is None:
-        raise DataError(f"{path} is not there: nothing to verify. Write the shards: ocr convert SRC DST")
+        raise DataError(f"{path} does not exist: nothing to verify. Write the shards: ocr convert SRC DST")
     plan = _plan(dataset, split, out, index)
     examinations = _examinations(plan, index, 1 if settings.deep else ONE_IN)
     found: list[list[Problem]] = [[] for _ in examinations]
@@ -67,7 +67,7 @@ def verify_split(
 
 
 def _plan(dataset: OCRDataset, split: str, out: Path, index: ShardIndex) -> Plan:
-    """The source and its stages, for what the index says that the shards hold."""
+    """A plan with the settings that the index records."""
     members = index.samples[0].members if index.samples else {}
     recipe = make_recipe(dataset, index.kind, "npz" in members, int("images.npy" in members))
     return Plan(split, out.absolute(), absolute_source(dataset), recipe, "skip", ())
@@ -87,7 +87,7 @@ def _index_problems(plan: Plan, index: ShardIndex) -> list[Problem]:
     if index.stages != plan.recipe.stages:
         found.append("made by other stages: another --size, other settings, code or libraries. Convert again")
     if index.annotated != plan.source.annotated:
-        found.append(f"says annotated={index.annotated}, and the source is not so")
+        found.append(f"says annotated={index.annotated}, and the source differs")
     if index.source != source_digest(index.samples):
         found.append("its digest of the source does not match its samples")
     name = index_path(plan.out, plan.split).name

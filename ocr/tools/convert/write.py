@@ -39,7 +39,7 @@ class HashedStream:
 
 
 class _Writer:
-    """A shard on its way to the disk."""
+    """Writes a shard to disk."""
 
     def __init__(self, task: ShardTask, stream: HashedStream) -> None:
         self._task = task
@@ -57,7 +57,7 @@ class _Writer:
 
     def _make(self, position: int) -> tuple[str, Parts] | None:
         task, index = self._task, self._task.indices[position]
-        # Before it is read: a file that changes meanwhile no longer has this signature.
+        # Before it is read: a file that changes during reading no longer has this signature.
         signature = task.pages.signature(position)
         self.seen[index] = signature.settled() if signature else UNKNOWN
         try:
@@ -82,10 +82,10 @@ class _Writer:
 
 
 def write_shard(task: ShardTask) -> ShardReceipt:
-    """Write a shard aside, put it into place, and vouch for it."""
+    """Write a shard under a temporary name, rename it, and write its receipt."""
     if task.recipe.digest() != task.recipe_digest:
         raise ConfigError(
-            f"{platform.node()} has other code or other versions of libraries than the machine that began the "
+            f"{platform.node()} has other code or other versions of libraries than the machine that started the "
             "conversion: its shards would differ. Install the same on all machines"
         )
     with replacing(task.path) as stream:
@@ -93,7 +93,7 @@ def write_shard(task: ShardTask) -> ShardReceipt:
         writer = _Writer(task, hashed)
         writer.write()
         stream.flush()
-        # What vouches for the shard must not reach the disk before the shard does.
+        # The receipt must not reach the disk before the shard does.
         os.fsync(stream.fileno())
     shard = Shard(task.name, hashed.tell(), hashed.sha256(), len(writer.samples))
     signature = file_signature(task.path) or UNKNOWN

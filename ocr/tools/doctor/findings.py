@@ -1,4 +1,4 @@
-"""What the doctor can find, how bad it is, and the report that carries it."""
+"""The kinds of findings, their severity, and the report."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ KINDS: dict[str, Kind] = {
     "unreferenced-image": Kind("warning", "a good image that no annotation names", "Annotate it, or move it away"),
     "degenerate-polygon": Kind("warning", "a polygon without area", "Draw the word again; --fix drops it"),
     "self-intersecting": Kind("warning", "the outline crosses itself", "--fix reorders or repairs it"),
-    "out-of-page": Kind("warning", "vertices outside of the page", "--fix clips it"),
+    "out-of-page": Kind("warning", "vertices outside the page", "--fix clips it"),
     "corrupt-but-readable": Kind("note", "damaged, and still decoded", "Copy it again if you can"),
-    "ambiguous-frame": Kind("note", "EXIF page whose frame cannot be told", "Look at it; annotation_frame decides"),
+    "ambiguous-frame": Kind("note", "EXIF page whose frame is unclear", "Look at it; annotation_frame decides"),
     "no-words": Kind("note", "a page without words", "Fine for a page without text"),
     "tiny-after-resize": Kind("note", "too small to learn after resize, masked out of the loss", "Use a larger size"),
     "unreferenced-file": Kind(
@@ -82,7 +82,7 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """Split, file and word, as a reader would look for them."""
+        """Split, file and word."""
         word = "" if self.word is None else f", word {self.word}"
         return printable(f"{self.split}/{self.image}{word}")
 
@@ -106,7 +106,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SplitCounts:
-    """What a split holds, faulty or not."""
+    """The contents of a split, including bad pages."""
 
     pages: int
     words: int
@@ -188,7 +188,7 @@ class Report:
         return {"error": counts["error"], "warning": counts["warning"], "note": counts["note"]}
 
     def to_json(self) -> str:
-        """The whole report for other programs."""
+        """The report as JSON."""
         document = {
             "data": str(self.data),
             "ok": self.ok,

@@ -1,4 +1,4 @@
-"""A repaired copy of the annotations; the originals are only ever read."""
+"""A repaired copy of the annotations; the originals are never changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ocr.tools.doctor.images import ImageFacts
 from ocr.tools.doctor.polygons import Points, clipped, is_out, is_sound, repaired
 
 RECORD_NAME = "doctor.json"
-# What can be done to a page or a word, as it is told of one.
+# What can be done to a page or a word, in the singular.
 ACTIONS = {
     "page-dropped": ("page", "dropped"),
     "word-dropped": ("word", "dropped"),
@@ -38,7 +38,7 @@ ACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that the repaired copy says differently."""
+    """One change in the repaired copy."""
 
     split: str
     image: str
@@ -93,7 +93,7 @@ def write_fixed(report: Report, target: Path) -> FixSummary:
     skipped = tuple(split.name for split in report.splits if split.annotations is None)
     summary = FixSummary(tuple(files), skipped, tuple(changes), record)
     if files:
-        # First, so that a run that was interrupted can be run again.
+        # Written first, so that an interrupted run can be repeated.
         with replacing(record) as stream:
             stream.write(summary.to_json().encode())
     for file, (split, _), pages in zip(files, sources, fixed, strict=True):
@@ -115,7 +115,7 @@ def _refuse_others(record: Path, files: Sequence[Path]) -> None:
         document = json.loads(record.read_bytes())
         own = {Path(written).name for written in document["written"]} | {record.name}
     except (OSError, ValueError, LookupError, TypeError):
-        own = set()  # No record, or something else of its name, such as a report.
+        own = set()  # No record, or another file of that name, such as a report.
     for file in (record, *files):
         if file.name not in own and file.exists():
             raise ConfigError(
@@ -213,7 +213,7 @@ def fix_points(points: Points, page: tuple[int, int]) -> tuple[Points | None, li
 
 
 def _rounded(points: Points | None) -> Points | None:
-    """Hundredths of a pixel; the hull where rounding made the outline touch itself."""
+    """Round to hundredths of a pixel; the hull if rounding makes the outline touch itself."""
     if points is None:
         return None
     rounded: Points = points.round(2)

@@ -40,7 +40,7 @@ class Verdict:
 
     @property
     def best(self) -> str:
-        """The evident frame, or the one that training takes anyway."""
+        """The evident frame, or else the one that training uses."""
         return self.frame or self.used
 
 
@@ -62,7 +62,7 @@ def judge_frame(
     used = trained if annotation_frame == "auto" else annotation_frame
     if by_size and by_bounds in (None, by_size):
         return Verdict(by_size, "the annotation's page size is that of this frame", used)
-    # One stray vertex is enough to tip the bounds, so the pixels are asked there too.
+    # One stray vertex is enough to mislead the bounds, so the pixels are checked too.
     by_pixels, damaged = _ask_pixels(facts, outlines)
     if by_pixels:
         return Verdict(by_pixels, "the polygons cover the text in this frame only", used, damaged)
@@ -101,7 +101,7 @@ def _edges_under(edges: NDArray[np.float32], outlines: Outlines, matrix: NDArray
     """Mean edge strength inside each polygon; 0 for one that is outside the page."""
     labels = np.zeros(edges.shape, dtype=np.int32)
     for label, outline in enumerate(outlines, start=1):
-        # Far outside, vertices would overflow the whole numbers of the drawing.
+        # Vertices far outside would overflow the integers of the drawing.
         moved = move_points(outline.astype(np.float32), matrix).clip(-1e4, 1e4)
         cv2.fillPoly(labels, [np.rint(moved).astype(np.int32)], label)
     count = len(outlines) + 1

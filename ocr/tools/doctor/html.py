@@ -13,7 +13,7 @@ from ocr.tools.doctor.drawing import draw_finding
 from ocr.tools.doctor.findings import KINDS, Finding, Report, printable
 from ocr.tools.doctor.report import verdict_text
 
-# Browsers stay quick with some hundred pictures, and two dozen show the pattern.
+# Browsers stay fast with a few hundred pictures, and two dozen show the pattern.
 PICTURES_PER_KIND = 24
 LINES_PER_KIND = 100
 
@@ -71,13 +71,13 @@ KEY = (
 
 
 def write_html(report: Report, path: Path) -> None:
-    """Write the page; it is there whole or not at all."""
+    """Write the page atomically."""
     with replacing(path) as stream:
         stream.write(render_html(report).encode())
 
 
 def render_html(report: Report) -> str:
-    """The whole page as text."""
+    """The page as text."""
     state = "ok" if report.ok else "wrong"
     sections = "".join(_section(report, kind, findings) for kind, findings in report.by_kind().items())
     frame = f"page size {report.size}, annotation frame {report.annotation_frame}"

@@ -73,7 +73,7 @@ def inspect_image(path: Path, *, deep: bool = False, max_pixels: int = PIXEL_LIM
 
 
 def _open_header(path: Path, max_pixels: int) -> Header:
-    """Read the first bytes only; the pipeline's own reader, which takes the whole file, has the last word."""
+    """Read only the first bytes; if in doubt, the pipeline's reader decides, which reads the complete file."""
     try:
         with Image.open(path) as image:
             header = Header(image.format or "", image.mode, image.size, 1)

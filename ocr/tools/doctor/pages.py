@@ -54,7 +54,7 @@ def missing_images(split: str, annotations: Annotations, files: Sequence[str]) -
     for page in annotations.pages:
         if page not in held:
             near = alike.get(_plain(page))
-            hint = f"; {near} is there: the names differ in case, accents or extension" if near else ""
+            hint = f"; {near} exists: the names differ in case, accents or extension" if near else ""
             detail = f"named in {annotations.path}, and not in the image folder{hint}"
             findings.append(Finding(split, page, "missing-image", detail))
     return findings

@@ -18,7 +18,7 @@ from ocr.geometry.polygons import MIN_AREA
 from ocr.tools.doctor.findings import Finding
 
 Points = NDArray[np.float64]
-# Annotators click on the border and tools round outwards, so a pixel beyond the page is none of their faults.
+# Annotators click on the border and tools round outwards, so a vertex one pixel beyond the page is not an error.
 PAGE_SLACK = 1.0
 
 
@@ -32,7 +32,7 @@ class Outline:
 
 
 def parse_words(split: str, annotations: Annotations) -> tuple[list[Outline], list[Finding]]:
-    """The outlines of a split, and the words that have none or whose text is none."""
+    """The outlines of a split, and findings for words with bad points or bad text."""
     outlines: list[Outline] = []
     findings: list[Finding] = []
     for image, page in annotations.pages.items():

@@ -1,4 +1,4 @@
-"""What a receipt says: rows of cells from the shop's name to the farewell, before anything has a size in pixels."""
+"""What a receipt says: lines of cells from the shop's name to the farewell, before anything has a size in pixels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of print. `scale` is the size of its text, for other kinds its height, both in lines."""
+    """One line of print. `scale` is the size of its text, for other kinds its height, both in lines."""
 
     kind: Kind = "text"
     cells: tuple[Cell, ...] = ()
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How the whole receipt is set."""
+    """The typography of a receipt."""
 
     regular: str
     bold: str
@@ -77,7 +77,7 @@ def choose_style(rng: np.random.Generator) -> Style:
 
 
 def write_receipt(rng: np.random.Generator, style: Style) -> list[Line]:
-    """The rows of one receipt, about 20 to 80 regions of text."""
+    """The lines of one receipt, about 20 to 80 regions of text."""
     rule = Line("rule", scale=float(rng.uniform(0.5, 1.1)))
     prices = [round(float(rng.lognormal(2.2, 0.9)), 2) for _ in range(int(rng.integers(2, 10)))]
     total = sum(prices)

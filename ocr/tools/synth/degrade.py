@@ -97,7 +97,7 @@ def _normal_quantiles() -> NDArray[np.float64]:
 def add_noise(rng: np.random.Generator, page: NDArray[np.uint8], sigma: float, *, colored: bool) -> NDArray[np.uint8]:
     """Normal noise of the sensor.
 
-    Random bytes through a table of quantiles: 5 ms a 1.5 megapixel page, where drawing floats takes 40.
+    Random bytes through a table of quantiles: 5 ms per 1.5 megapixel page; drawing floats takes 40 ms.
     """
     height, width = page.shape[:2]
     table = np.clip(128 + _normal_quantiles() * sigma, 0, 255).round().astype(np.uint8)

@@ -40,7 +40,7 @@ FAMILIES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
 }
 
-# A receipt printer has 203 dots an inch, about 24 a line: a larger line shows its dots instead of more detail.
+# A receipt printer has 203 dots per inch, about 24 per line: a larger line shows its dots instead of more detail.
 THERMAL_SIZE = 24
 
 
@@ -55,7 +55,7 @@ class Glyphs:
 
 @lru_cache(maxsize=512)
 def load_font(face: str, size: int) -> ImageFont.FreeTypeFont:
-    """A face at a size in pixels, opened once a process."""
+    """A face at a size in pixels, opened once per process."""
     if face == PILLOW_FACE:
         font = ImageFont.load_default(size)
         assert isinstance(font, ImageFont.FreeTypeFont), "this Pillow is built without FreeType"

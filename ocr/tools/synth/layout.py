@@ -58,7 +58,7 @@ class Layout:
 
 
 def row_height_em(row: Line, style: Style) -> float:
-    """How far a row pushes the next one down."""
+    """The height that a line takes."""
     if row.kind == "text":
         return row.scale * style.spacing * style.tall * (1.25 if row.inverted else 1.0)
     if row.kind == "arch":
@@ -73,7 +73,7 @@ def paper_size_em(rows: list[Line], style: Style) -> tuple[float, float]:
 
 
 class Typesetter:
-    """Sets rows on a paper of given size, from top to bottom."""
+    """Sets lines on a paper of given size, from top to bottom."""
 
     def __init__(self, rng: np.random.Generator, style: Style, size: tuple[int, int], em: float) -> None:
         self.rng, self.style, self.em = rng, style, em

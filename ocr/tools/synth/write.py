@@ -1,4 +1,4 @@
-"""A folder of synthetic receipts: images first, each written whole, then the annotation that names them."""
+"""A folder of synthetic receipts: images first, each written atomically, then their annotation."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _run(make: Callable[[tuple[str, int]], _Written], tasks: list[tuple[str, int
 
 
 def _start_worker() -> None:
-    # One process a core: threads inside would only compete. Ctrl-C is the parent's to handle.
+    # One process per core: threads inside would only compete. The parent handles Ctrl-C.
     cv2.setNumThreads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -140,7 +140,7 @@ def _check_numbers(
 ) -> None:
     for split, count in counts.items():
         if count < 0:
-            raise ConfigError(f"--{split} {count}: give the number of pages, 0 for none")
+            raise ConfigError(f"{split}={count} must be an integer >= 0")
     if not any(counts.values()):
         raise ConfigError("--train 0 --val 0: nothing to make; give one of them a number of pages")
     if seed < 0:
@@ -165,7 +165,7 @@ def _claim(out: Path, counts: dict[str, int], *, overwrite: bool) -> None:
     if not overwrite:
         raise ConfigError(f"{out} already holds synthetic receipts: add --overwrite, or give another folder")
     for split in counts:
-        # The annotation goes first: until the new one is there, nothing vouches for the images.
+        # The annotation is removed first: until the new one exists, the images are not a dataset.
         (out / "jsons" / f"{split}.json").unlink(missing_ok=True)
         for image in (out / "images" / split).glob("[0-9]*.jpg"):
             image.unlink()

@@ -19,7 +19,7 @@ FOUND, TRUTH, IGNORED = (220, 50, 40), (40, 180, 60), (150, 150, 150)
 
 
 class DrawPredictions(lightning.Callback):
-    """Write `epoch_<n>.jpg`: annotation in green, detections in red, beside the probability map."""
+    """Write `epoch_<n>.jpg`: annotation in green, detections in red, next to the probability map."""
 
     def __init__(self, folder: str | Path, pages: int = 4, every_epochs: int = 1) -> None:
         self.folder = Path(folder)

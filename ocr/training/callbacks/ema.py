@@ -1,4 +1,4 @@
-"""An average of the weights of the last steps, good from the first validation on."""
+"""An average of the weights of the last steps, usable from the first validation on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class WarmEMA(WeightAveraging):
 
     def __init__(self, decay: float = 0.999) -> None:
         if not 0 <= decay < 1:
-            raise ConfigError(f"callbacks.ema.decay={decay} must be at least 0 and below 1")
+            raise ConfigError(f"callbacks.ema.decay={decay} must be a number >= 0 and < 1")
         super().__init__(avg_fn=partial(warm_average, decay=decay))
 
 

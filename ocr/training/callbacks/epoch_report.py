@@ -69,10 +69,10 @@ class EpochReport(lightning.Callback):
         if trainer.is_global_zero:
             self.console.print(self._table(trainer.current_epoch, row, seconds))
             if pl_module.left_out:
-                self.console.print(f"[yellow]max_candidates left out {pl_module.left_out} boxes of the validation")
+                self.console.print(f"[yellow]max_candidates removed {pl_module.left_out} boxes in validation")
 
     def _table(self, epoch: int, row: dict[str, float], seconds: float) -> Table:
-        # No lines between the columns: all of them fit a terminal of 80.
+        # No lines between the columns, so that all of them fit a terminal of 80 characters.
         table = Table(title=f"Epoch {epoch}", title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
         for name in row:
             table.add_column(name.removesuffix(" seconds"), justify="right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C leaves a checkpoint to go on from."""
+"""Ctrl-C leaves a checkpoint to resume from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import lightning
 
 
 class SaveOnInterrupt(lightning.Callback):
-    """Write `last.ckpt` when the run is interrupted; not when it fails, for then the weights may be at fault."""
+    """Write `last.ckpt` when the run is interrupted; not when it fails, because the weights may be the cause."""
 
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / "last.ckpt"
@@ -18,4 +18,4 @@ class SaveOnInterrupt(lightning.Callback):
     ) -> None:
         if isinstance(exception, KeyboardInterrupt) and trainer.global_step:
             trainer.save_checkpoint(self.path)
-            print(f"\ninterrupted; go on with: resume={self.path}")
+            print(f"\ninterrupted; continue with: resume={self.path}")

@@ -12,7 +12,7 @@ from ocr.training.module import OCRPLModule
 
 
 class WaitingBar(RichProgressBar):
-    """Lightning's rich bar, it/s included, and `wait`: the share of the epoch so far that went by without data."""
+    """Lightning's rich bar, it/s included, and `wait`: the share of the epoch so far that the model waited for data."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
