@@ -124,7 +124,7 @@ def tear_index(out: Path, index: ShardIndex) -> None:
     ("damage", "named"),
     [
         (truncate, [r"val-000001\.tar  \d+ \d+ bytes, and the index says", r"val-000001\.tar 00000005 \d+ "]),
-        (empty, [r"val-000001\.tar  0 0 bytes", r"val-000001\.tar 00000003 512 not at its place"]),
+        (empty, [r"val-000001\.tar  0 0 bytes", r"val-000001\.tar 00000003 512 not at its offset"]),
         (remove, [r"val-000001\.tar  None cannot be read \(No such file"]),
         (
             swap,
@@ -191,7 +191,7 @@ def test_ready_samples_of_another_size_are_not_those_of_the_source(data, out):
 
 
 def test_without_an_index_there_is_nothing_to_verify(data, out):
-    with pytest.raises(DataError, match=r"val-index\.json is not there.*ocr convert"):
+    with pytest.raises(DataError, match=r"val-index\.json does not exist.*ocr convert"):
         verify(data, out)
 
 
