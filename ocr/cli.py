@@ -283,7 +283,7 @@ app.command(
 )(report)
 app.command(
     rich_help_panel=STORAGE,
-    epilog=_examples("ocr convert DIR DIR/shards", "ocr convert DIR SHARDS --split val --ready --verify"),
+    epilog=_examples("ocr convert DIR", "ocr convert DIR SHARDS --split val --ready --verify"),
 )(convert)
 app.add_typer(cache_app, name="cache", rich_help_panel=STORAGE)
 

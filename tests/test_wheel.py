@@ -94,7 +94,7 @@ def test_everything_works_outside_the_checkout(ocr, installed):
     assert "hmean" in ocr("test", *SMALL, CHECKPOINT)
     assert "2 pages" in ocr("predict", *SMALL, CHECKPOINT, "images=data/demo/images/val", "out=found")
     assert (ocr.folder / "found/predictions.json").is_file()
-    ocr("convert", "data/demo", "data/demo/shards")
+    ocr("convert", "data/demo")
     ocr("train", "data=webdataset", *TRAIN)
     ocr("advise", *SMALL, "--step-ms", "50", "--pages", "4", "--json", "advice.json", "--apply")
     ocr("report", "advice.json")

@@ -13,8 +13,13 @@ from ocr.tools.executor import EXECUTOR_HELP
 def convert(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="Dataset: images/<split>/ and jsons/<split>.json.")],
     out: Annotated[
-        str, typer.Argument(metavar="DST", help="Folder for <split>-000000.tar ... and <split>-index.json.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="DST",
+            help="Folder for <split>-000000.tar ... and <split>-index.json; default: SRC/shards, where data=webdataset "
+            "looks.",
+        ),
+    ] = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
     samples_per_shard: Annotated[int | None, typer.Option(metavar="N", help="Pages per shard; default: 1000.")] = None,
     bytes_per_shard: Annotated[
@@ -79,7 +84,7 @@ def convert(
         for name, images, annotation in find_splits(source, split)
     }
     try:
-        raise typer.Exit(convert_splits(datasets, out, settings))
+        raise typer.Exit(convert_splits(datasets, out or source / "shards", settings))
     except KeyboardInterrupt:
         typer.secho(INTERRUPTED, fg="yellow", err=True)
         raise typer.Exit(130) from None
