@@ -5,6 +5,7 @@
 ()
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from ocr.models.detector import TextDetector as TextDetector
 
 __version__ = "0.1.0"
+# No network unless asked: Albumentations looks for a newer version when it is imported, Ray sends usage statistics.
+os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 __all__ = [
     "CLEvalMetric",
     "ConditionalNormalize",

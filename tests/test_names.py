@@ -3,11 +3,13 @@
 import importlib
 import inspect
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
+OFFLINE = ("NO_ALBUMENTATIONS_UPDATE", "RAY_USAGE_STATS_ENABLED")
 NAMES = {
     "ocr": [
         "OCRDataset",
@@ -125,3 +127,13 @@ def test_importing_the_package_loads_no_other_library():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
     assert loaded <= {"ocr", *sys.stdlib_module_names}
+
+
+def test_importing_the_package_keeps_optional_libraries_off_the_network():
+    asked = {name: value for name, value in os.environ.items() if name not in OFFLINE}
+    code = f"import os, ocr; print(*(os.environ[name] for name in {list(OFFLINE)}))"
+    for given, expected in ({}, "1 0"), (dict.fromkeys(OFFLINE, "x"), "x x"):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=asked | given, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == expected.split()
