@@ -200,15 +200,6 @@ def preview(
     typer.echo(f"drawn: {out}")
 
 
-@app.command("compile", rich_help_panel=STORAGE, epilog=_examples("ocr compile"))
-def compile_kernels() -> None:
-    """Compile the kernels now, once per machine, instead of before the first training."""
-    from ocr.geometry.kernels.warm_up import warm_up
-
-    warm_up()
-    typer.echo("all kernels are compiled")
-
-
 _OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": HELP_OPTIONS}
 
 
@@ -281,6 +272,17 @@ app.command(
     rich_help_panel=SPEED,
     epilog=_examples("ocr report advice.json --out report.html", "ocr report bench.json profile.json"),
 )(report)
+
+
+@app.command("compile", rich_help_panel=STORAGE, epilog=_examples("ocr compile"))
+def compile_kernels() -> None:
+    """Compile the kernels now, once per machine, instead of before the first training."""
+    from ocr.geometry.kernels.warm_up import warm_up
+
+    warm_up()
+    typer.echo("all kernels are compiled")
+
+
 app.command(
     rich_help_panel=STORAGE,
     epilog=_examples("ocr convert DIR", "ocr convert DIR SHARDS --split val --ready --verify"),
