@@ -88,8 +88,8 @@ def test_a_split_that_is_null_is_left_out_with_a_note(synthetic, root):
     ("arguments", "message"),
     [
         (["data.cache=off"], "data.cache=off stores nothing of train.*data.cache=auto"),
-        (["transforms.sise=64"], "transforms.sise=64: Could not override"),
-        (["data=nowhere"], "data=nowhere: .*Could not find"),
+        (["transforms.sise=64"], "transforms.sise is not a setting: did you mean size"),
+        (["data=nowhere"], "data=nowhere: Known: base"),
         (["--executor", "rya"], "executor='rya'.*did you mean ray"),
         (["--split", "tests"], "datasets.tests_dataset .*did you mean test_dataset"),
     ],

@@ -251,10 +251,10 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"train": -1}, "--train -1"),
-        ({"val": -2}, "--val -2"),
+        ({"train": -1}, "train=-1 must be an integer >= 0"),
+        ({"val": -2}, "val=-2 must be an integer >= 0"),
         ({"train": 0, "val": 0}, "nothing to make"),
-        ({"seed": -1}, "--seed -1"),
+        ({"seed": -1}, "seed=-1 must be an integer >= 0"),
         ({"megapixels": (2.0, 1.0)}, "smaller one first"),
         ({"megapixels": (0.0, 1.0)}, "megapixels 0.0"),
         ({"workers": -1}, "--workers -1"),

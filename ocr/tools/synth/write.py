@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ocr.atomic import replacing
+from ocr.checks import check_integer
 from ocr.errors import ConfigError
 from ocr.formats.annotation import Annotations, Page
 from ocr.formats.native import write_native
@@ -139,12 +140,10 @@ def _check_numbers(
     counts: dict[str, int], seed: int, megapixels: tuple[float, float], workers: int | None, exif_share: float
 ) -> None:
     for split, count in counts.items():
-        if count < 0:
-            raise ConfigError(f"{split}={count} must be an integer >= 0")
+        check_integer(split, count)
     if not any(counts.values()):
-        raise ConfigError("--train 0 --val 0: nothing to make; give one of them a number of pages")
-    if seed < 0:
-        raise ConfigError(f"seed={seed} must be an integer >= 0")
+        raise ConfigError("train=0, val=0: nothing to make; set one of them to a number of pages")
+    check_integer("seed", seed)
     low, high = megapixels
     if not 0.05 <= low <= high <= 100:
         raise ConfigError(f"megapixels {low} to {high}: give the smaller one first, both between 0.05 and 100")
