@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import resource
 import time
 import warnings
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from ocr.advisor.catalogue import Configuration
 from ocr.advisor.measure.bench_data import BenchData
 from ocr.advisor.measure.model_step import find_device, wait_for
+from ocr.advisor.measure.other_processes import own_cpu_seconds
 from ocr.advisor.measure.pages import CACHES
 from ocr.advisor.measure.timed_batches import Pass
 from ocr.jobs.compose import compose_training
@@ -75,13 +75,13 @@ class DataEpochs:
 
     def run(self) -> Pass:
         """All batches of an epoch."""
-        pages, cpu, start = 0, _cpu_seconds(), time.perf_counter()
+        pages, cpu, start = 0, own_cpu_seconds(), time.perf_counter()
         for batch in self._loader:
             if batch is not None:
                 pages += len(batch["images"])
                 touch(batch)
         wait_for(self._device)
-        return Pass(time.perf_counter() - start, _cpu_seconds() - cpu, pages)
+        return Pass(time.perf_counter() - start, own_cpu_seconds() - cpu, pages)
 
 
 class ModelEpochs:
@@ -102,16 +102,11 @@ class ModelEpochs:
 
     def run(self) -> Pass:
         """One validation."""
-        cpu, start = _cpu_seconds(), time.perf_counter()
+        cpu, start = own_cpu_seconds(), time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Lightning's remarks on the number of workers, and the like.
             self._trainer.validate(self._module, datamodule=self._data, verbose=False)
-        return Pass(time.perf_counter() - start, _cpu_seconds() - cpu, self._pages)
-
-
-def _cpu_seconds() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+        return Pass(time.perf_counter() - start, own_cpu_seconds() - cpu, self._pages)
 
 
 def touch(batch: Batch) -> None:

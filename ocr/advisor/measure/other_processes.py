@@ -29,13 +29,18 @@ class CpuOfOthers:
         return max(0.0, others / (spent * usable_cores()))
 
 
+def own_cpu_seconds() -> float:
+    """CPU seconds of all threads of this process, and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
 def _cpu_seconds() -> tuple[float, float] | None:
     """CPU seconds of all processes, and of this one with the children that have ended."""
-    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     with suppress(OSError, ValueError), open("/proc/stat", encoding="ascii") as lines:
         user, nice, system, _idle, _wait, *interrupts = map(int, next(lines).split()[1:])
         ticks = user + nice + system + sum(interrupts[:2])
-        return ticks / os.sysconf("SC_CLK_TCK"), sum(usage.ru_utime + usage.ru_stime for usage in own)
+        return ticks / os.sysconf("SC_CLK_TCK"), own_cpu_seconds()
     return None
 
 
