@@ -20,7 +20,7 @@ from ocr.advisor.commands.report import report
 from ocr.exit_status import one_line_errors
 from ocr.tools.cache.command import app as cache_app
 from ocr.tools.convert.command import convert
-from ocr.tools.executor import EXECUTOR_HELP
+from ocr.tools.doctor_command import doctor
 
 PROJECT, TRAINING, SPEED, STORAGE = "Your data", "Training", "What takes how long", "Preparing ahead"
 HELP_OPTIONS = ["-h", "--help"]
@@ -89,72 +89,10 @@ def synth(
     )
 
 
-@app.command(
+app.command(
     rich_help_panel=PROJECT,
     epilog=_examples("ocr doctor data/demo", "ocr doctor DIR --html report.html --fix repaired"),
-)
-def doctor(
-    data: Annotated[Path, typer.Argument(help="Dataset: images/<split>/ and jsons/<split>.json.")],
-    annotation_path: Annotated[
-        Path | None, typer.Option(help="Annotation of a single split; DATA is then its folder of images.")
-    ] = None,
-    split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
-    annotation_format: Annotated[str, typer.Option(help="Format of the annotation.")] = "auto",
-    annotation_frame: Annotated[str, typer.Option(help="Frame of polygons on EXIF pages: auto|upright|raw.")] = "auto",
-    size: Annotated[int, typer.Option(help="Side of the letterboxed page, for tiny text.")] = 640,
-    min_text_size: Annotated[float, typer.Option(help="Text with a shorter side is not learnt, in pixels.")] = 2.0,
-    max_pixels: Annotated[
-        int | None, typer.Option(help="Pages with more pixels are refused as decompression bombs.")
-    ] = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Decode every page instead of reading headers.")] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the findings here (- for the screen).")
-    ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page that draws what is wrong.")] = None,
-    fix: Annotated[
-        Path | None, typer.Option(help="Write a repaired copy of the annotations below this folder.")
-    ] = None,
-    executor: Annotated[str, typer.Option(help=EXECUTOR_HELP)] = "local",
-    workers: Annotated[int | None, typer.Option(help="Threads, or CPUs of Ray; default: all.")] = None,
-) -> None:
-    """List what is wrong with a dataset; the exit status is 1 if something is.
-
-    Errors break training or teach something wrong; warnings lose or distort single words or pages. Both make the exit
-    status 1. Training handles notes (tiny text, ambiguous frames, pages without words, stray files).
-    """
-    from rich.console import Console
-
-    from ocr.atomic import replacing
-    from ocr.tools.doctor import examine, print_fix, print_report, write_fixed, write_html
-
-    to_screen = str(json_file) == "-"
-    report = examine(
-        data,
-        splits=split or None,
-        annotation_path=annotation_path,
-        annotation_format=annotation_format,
-        annotation_frame=annotation_frame,
-        size=size,
-        min_text_size=min_text_size,
-        **({} if max_pixels is None else {"max_pixels": max_pixels}),
-        deep=deep,
-        workers=workers,
-        show_progress=not to_screen,
-        executor=executor,
-    )
-    console = Console(stderr=to_screen)
-    print_report(report, console)
-    if to_screen:
-        typer.echo(report.to_json())
-    elif json_file:
-        with replacing(json_file) as stream:
-            stream.write(report.to_json().encode())
-    if html:
-        write_html(report, html)
-        console.print(f"drawn: {html}")
-    if fix:
-        print_fix(write_fixed(report, fix), console)
-    raise typer.Exit(report.exit_status)
+)(doctor)
 
 
 @app.command(
