@@ -18,6 +18,7 @@ from ocr.advisor.commands.profile import EXAMPLES as PROFILE_EXAMPLES
 from ocr.advisor.commands.profile import profile
 from ocr.advisor.commands.report import report
 from ocr.exit_status import one_line_errors
+from ocr.tools.annotations_command import convert_annotations
 from ocr.tools.cache.command import app as cache_app
 from ocr.tools.convert.command import convert
 from ocr.tools.doctor_command import doctor
@@ -95,27 +96,11 @@ app.command(
 )(doctor)
 
 
-@app.command(
+app.command(
     "convert-annotations",
     rich_help_panel=PROJECT,
     epilog=_examples("ocr convert-annotations Label.txt jsons/train.json", "ocr convert-annotations gt/ val.json"),
-)
-def convert_annotations(
-    source: Annotated[Path, typer.Argument(help="Annotation file, or folder with one file per image.")],
-    target: Annotated[Path, typer.Argument(help="Native JSON to write.")],
-    annotation_format: Annotated[
-        str, typer.Option("--format", help="auto, native, icdar2015, icdar2013, total_text, ctw1500, coco or paddle.")
-    ] = "auto",
-    image_path: Annotated[Path | None, typer.Option(help="Folder of the images, to find their names.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
-) -> None:
-    """Write the native JSON from any known annotation format."""
-    from ocr.tools.convert_annotations import convert_annotations as convert
-
-    done = convert(source, target, annotation_format, image_path, overwrite)
-    typer.echo(f"{done.format}: {done.pages} pages, {done.words} words ({done.ignored} ignored): {target}")
-    if done.missing:
-        typer.secho(f"{done.missing} of the pages have no image in {image_path}", fg="yellow", err=True)
+)(convert_annotations)
 
 
 @app.command(

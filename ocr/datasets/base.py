@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ocr.checks import check_integer
@@ -33,6 +33,7 @@ class OCRDataset(PageDataset):
         cache_transformed_tensors: bool = False,
         *,
         annotation_format: str = "auto",
+        annotation_categories: str | Sequence[str] = "auto",
         on_bad_sample: str = "raise",
         targets: Targets | None = None,
         use_stored_maps: bool = True,
@@ -46,6 +47,7 @@ class OCRDataset(PageDataset):
             image_path,
             annotation_path,
             annotation_format=annotation_format,
+            annotation_categories=annotation_categories,
             image_extensions=image_extensions,
             on_bad_sample=on_bad_sample,
         )

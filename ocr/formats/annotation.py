@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -33,3 +34,7 @@ class Annotations:
     path: str
     format: str
     pages: dict[str, Page] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """What was skipped or assumed while reading, one message each."""
+    files: tuple[Path, ...] = ()
+    """The files that were read."""

@@ -2,40 +2,110 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from ocr.errors import AnnotationError
+from ocr.errors import AnnotationError, ConfigError, near_names
 from ocr.formats.annotation import Page, Word
-from ocr.formats.lines import shorten, to_pairs
+from ocr.formats.lines import list_faults, shorten, to_pairs
 from ocr.formats.names import ImageNames
 from ocr.formats.native import page_size
 
 OUTLINES = ("segmentation", "points", "mask", "polygon")
 TRANSCRIPTIONS = ("transcription", "utf8_string", "text", "caption")
+TEXT_CATEGORIES = {"text", "texts", "word", "words", "textline", "textlines", "textblock", "textregion"}
+BEZIER_SAMPLES = 10
+"""Points per side of a Bezier outline: a cubic curve is then drawn to within 1 % of its length."""
 
 
-def parse_coco(root: Any, where: str, names: ImageNames) -> dict[str, Page]:
-    """Pages by image; an image without annotations is a page without text."""
+def parse_coco(
+    root: Any, where: str, names: ImageNames, categories: str | Sequence[str], notes: list[str]
+) -> dict[str, Page]:
+    """Pages by image; an image without annotations is a page without text.
+
+    `categories` are the names of those that are text, or "auto"; what is left out or assumed is added to `notes`.
+    """
     if not isinstance(root, dict):
         raise AnnotationError(f"{where}: the file holds a {type(root).__name__}, not an object: correct it")
     text_ocr = isinstance(root.get("imgs"), dict) and isinstance(root.get("anns"), dict)
     images, annotations = _sections(root, where, text_ocr)
     name_of, size_of = _index(images, where, names)
+    annotations = _choose(annotations, root.get("categories"), where, categories, notes)
     words: dict[str, list[Word]] = {name: [] for name in name_of.values()}
+    faults = []
     for annotation in annotations:
-        if not isinstance(annotation, dict):
-            raise AnnotationError(f"{where}: annotation {shorten(annotation)} is not an object: correct the file")
-        name = name_of.get(str(annotation.get("image_id")))
-        if name is None:
-            raise AnnotationError(
-                f"{where}: annotation {annotation.get('id')} is of image_id={annotation.get('image_id')!r}, "
-                "which is not among the images: add the image or remove the annotation"
-            )
-        key = str(annotation.get("id", f"{len(words[name]) + 1:04d}"))
-        # TextOCR marks illegible words with a dot.
-        illegible = text_ocr and annotation.get("utf8_string") == "." and "legibility" not in annotation
-        words[name].extend(_words(annotation, key, f"{where}: {name}: word {key}", illegible))
+        try:
+            name = _page_of(annotation, name_of, where)
+            key = str(annotation.get("id", f"{len(words[name]) + 1:04d}"))
+            # TextOCR marks illegible words with a dot.
+            illegible = text_ocr and annotation.get("utf8_string") == "." and "legibility" not in annotation
+            words[name].extend(_words(annotation, key, f"{where}: {name}: word {key}", illegible))
+        except AnnotationError as error:
+            faults.append(str(error))
+    if faults:
+        raise AnnotationError(list_faults(faults))
     return {name: Page(tuple(found), size_of[name]) for name, found in words.items()}
+
+
+def _page_of(annotation: Any, name_of: dict[str, str], where: str) -> str:
+    if not isinstance(annotation, dict):
+        raise AnnotationError(f"{where}: annotation {shorten(annotation)} is not an object: correct the file")
+    name = name_of.get(str(annotation.get("image_id")))
+    if name is None:
+        raise AnnotationError(
+            f"{where}: annotation {annotation.get('id')} is of image_id={annotation.get('image_id')!r}, "
+            "which is not among the images: add the image or remove the annotation"
+        )
+    return name
+
+
+def _choose(
+    annotations: list[Any], listed: Any, where: str, wanted: str | Sequence[str], notes: list[str]
+) -> list[Any]:
+    """The annotations of the categories that are text."""
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    name_of = {str(entry.get("id")): str(entry.get("name")) for entry in entries}
+    known = sorted(set(name_of.values()))
+    chosen = _chosen_names(known, where, wanted, notes)
+    if chosen == set(known):
+        return annotations
+    left_out: Counter[str] = Counter()
+    kept = []
+    for annotation in annotations:
+        name = name_of.get(str(annotation.get("category_id"))) if isinstance(annotation, dict) else None
+        if name in chosen or not isinstance(annotation, dict):
+            kept.append(annotation)
+        else:
+            left_out[name or "no category"] += 1
+    if left_out:
+        counts = ", ".join(f"{count} of {name}" for name, count in sorted(left_out.items()))
+        notes.append(
+            f"{where}: read the annotations of {', '.join(sorted(chosen))}, left out {counts}: "
+            "set annotation_categories (--categories) to those that are text"
+        )
+    return kept
+
+
+def _chosen_names(known: list[str], where: str, wanted: str | Sequence[str], notes: list[str]) -> set[str]:
+    if wanted != "auto":
+        for name in wanted:
+            if name not in known:
+                raise ConfigError(f"annotation_categories={list(wanted)} (--categories): {near_names(name, known)}")
+        return set(wanted)
+    like_text = {name for name in known if _is_like_text(name)}
+    if not like_text and len(known) > 1:
+        notes.append(
+            f"{where}: no category is named like text, so all are read as text ({', '.join(known)}): "
+            "set annotation_categories (--categories) to those that are"
+        )
+    return like_text or set(known)
+
+
+def _is_like_text(name: str) -> bool:
+    parts = set(re.split(r"[^a-z]+", name.lower()))
+    return bool(parts & TEXT_CATEGORIES) and not parts & {"no", "non", "not"}
 
 
 def _sections(root: dict[str, Any], where: str, text_ocr: bool) -> tuple[list[Any], list[Any]]:
@@ -66,7 +136,12 @@ def _index(
                 "or set image_path (--image-path) to the folder that the file names start from"
             )
         name_of[key] = name
-        size_of[name] = page_size(image.get("width"), image.get("height"), f"{where}: {name}")
+        # Some exporters write the numbers of a size as text.
+        width, height = (
+            int(side) if isinstance(side, str) and side.isdecimal() and len(side) < 10 else side
+            for side in (image.get("width"), image.get("height"))
+        )
+        size_of[name] = page_size(width, height, f"{where}: {name}")
     return name_of, size_of
 
 
@@ -101,6 +176,8 @@ def _outlines(annotation: dict[str, Any], place: str) -> list[list[Any]]:
                 f"{place}: segmentation is a run-length mask, and only polygons are read: export it as polygons"
             )
         outline = None
+    if outline is None and annotation.get("bezier_pts"):
+        return [_sample_bezier(annotation["bezier_pts"], place)]
     if outline is None:
         return [_box_corners(annotation.get("bbox"), place)]
     if isinstance(outline, list) and not isinstance(outline[0], list):
@@ -117,3 +194,23 @@ def _box_corners(box: Any, place: str) -> list[list[float]]:
         raise AnnotationError(f"{place}: no polygon, and bbox is {shorten(box)}, not [x, y, width, height]: add one")
     left, top, width, height = box
     return [[left, top], [left + width, top], [left + width, top + height], [left, top + height]]
+
+
+def _sample_bezier(numbers: Any, place: str) -> list[list[float]]:
+    """The outline of two cubic Bezier curves, as AdelaiDet writes it: four points along the top, four back below."""
+    if (
+        not isinstance(numbers, list)
+        or len(numbers) != 16
+        or not all(type(number) in (int, float) for number in numbers)
+    ):
+        raise AnnotationError(f"{place}: bezier_pts is {shorten(numbers)}, not 16 numbers: correct the file")
+    points: list[list[float]] = []
+    for start in (0, 8):
+        curve = to_pairs(numbers[start : start + 8])
+        for step in range(BEZIER_SAMPLES):
+            t = step / (BEZIER_SAMPLES - 1)
+            weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
+            points.append(
+                [sum(weight * point[axis] for weight, point in zip(weights, curve, strict=True)) for axis in (0, 1)]
+            )
+    return points

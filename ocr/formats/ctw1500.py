@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Word
-from ocr.formats.lines import leading_numbers, numbered_lines, shorten, split_polygon, to_number, to_pairs, unreadable
+from ocr.formats.foreign import name_of_xml
+from ocr.formats.lines import leading_numbers, parse_lines, shorten, split_polygon, to_number, to_pairs, unreadable
 
 IGNORED = "###"
-MARK = "####"
 _FORM = "x1,y1,...,x14,y14,####text or 32 numbers"
 
 
@@ -23,16 +23,15 @@ def parse_ctw1500(text: str, where: str) -> tuple[Word, ...]:
 
 
 def _parse_lines(text: str, where: str) -> tuple[Word, ...]:
-    words = []
-    for number, line in numbered_lines(text):
-        numbers, rest = split_polygon(line)
+    def parse_line(number: int, line: str) -> Word:
+        numbers, transcription = split_polygon(line)
         if len(numbers) < 6:
             raise unreadable(where, number, line, "CTW1500", _FORM)
-        transcription = None if rest is None else rest.removeprefix(MARK)
-        if len(numbers) == 32 and rest is None:
+        if len(numbers) == 32 and transcription is None:
             numbers = _from_offsets(numbers)
-        words.append(Word(f"{number:04d}", to_pairs(numbers), transcription, transcription == IGNORED))
-    return tuple(words)
+        return Word(f"{number:04d}", to_pairs(numbers), transcription, transcription == IGNORED)
+
+    return parse_lines(text, where, parse_line)
 
 
 def _from_offsets(numbers: list[float]) -> list[float]:
@@ -45,10 +44,15 @@ def _parse_xml(text: str, where: str) -> tuple[Word, ...]:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         raise AnnotationError(f"{where}: not valid XML ({error}): correct or download the file again") from error
-    boxes = list(root.iter("box"))
-    if not boxes and next(root.iter("image"), None) is None:
+    images = list(root.iter("image"))
+    boxes = list(images[0]) if len(images) == 1 else []
+    # A page without text has no box; its <image> is then known by the attribute that only CTW1500 has.
+    is_ctw1500 = bool(boxes) or (len(images) == 1 and "file" in images[0].attrib)
+    if not is_ctw1500 or not all(box.tag == "box" and box.find("segs") is not None for box in boxes):
+        foreign = name_of_xml(root)
+        looks = "this XML is not of CTW1500" if foreign is None else f"this looks like {foreign}, which is not read"
         raise AnnotationError(
-            f"{where}: <{root.tag}> holds no <image> and no <box>, so it is not XML of CTW1500: "
+            f"{where}: {looks} (CTW1500 has one <image> with a <box> and <segs> per word): "
             "convert it to a format that is read"
         )
     return tuple([_parse_box(box, f"{at:04d}", where) for at, box in enumerate(boxes, start=1)])

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Word
-from ocr.formats.lines import NUMBER, numbered_lines, shorten, to_number, to_pairs, unreadable
+from ocr.formats.foreign import name_of_line
+from ocr.formats.lines import (
+    MARK,
+    NUMBER,
+    leading_numbers,
+    parse_lines,
+    shorten,
+    to_number,
+    to_pairs,
+    unreadable,
+)
 
 IGNORED = "###"
 # The training set of 2013 separates by spaces, its test set by commas and spaces.
 BOX = re.compile(r"[,\s]+".join([f"({NUMBER})"] * 4) + r"(?:[,\s]+(.*))?")
 QUAD = re.compile(r"\s*,\s*".join([f"({NUMBER})"] * 8) + r"\s*(?:,(.*))?")
 
-# ICDAR-2017 and 2019 MLT write the script between the corners and the text.
+# ICDAR-2017 and 2019 MLT write the script between the corners and the text, RCTW-17 whether the text is difficult.
 SCRIPT = re.compile(r"(Arabic|Bangla|Chinese|Hindi|Japanese|Korean|Latin|Mixed|None|Symbols),(.*)")
+DIFFICULT = re.compile(r'([01]),\s*"(.*)"')
+# The outlines of Total-Text, CTW1500 and AdelaiDet have 10 points and more; no text begins with 12 numbers.
+_MAX_NUMBERS = 20
+_MAX_SKEW = 0.1
 
 
 def parse_icdar2013(text: str, where: str) -> tuple[Word, ...]:
@@ -24,50 +39,107 @@ def parse_icdar2013(text: str, where: str) -> tuple[Word, ...]:
     >>> parse_icdar2013('38, 43, 920, 215, "Tiredness"', "gt_img_1.txt")[0].points
     [[38, 43], [920, 43], [920, 215], [38, 215]]
     """
-    words = []
-    for number, line in numbered_lines(text):
+
+    def parse_line(number: int, line: str) -> Word:
         match = BOX.fullmatch(line)
         if match is None:
             raise unreadable(where, number, line, "ICDAR-2013", 'left, top, right, bottom, "text"')
-        if QUAD.fullmatch(line):
-            raise AnnotationError(
-                f"{where}, line {number}: {shorten(line)} has eight numbers, and ICDAR-2013 has four: "
-                "set annotation_format (--format) to icdar2015"
-            )
+        _refuse_fifth_number(line, match[5] or "", f"{where}, line {number}")
         left, top, right, bottom = map(to_number, match.groups()[:4])
-        transcription = _unquote(match[5])
+        transcription = None if match[5] is None else _unquote(match[5]).removeprefix(MARK)
         corners: list[list[float]] = [[left, top], [right, top], [right, bottom], [left, bottom]]
-        words.append(Word(f"{number:04d}", corners, transcription, transcription == IGNORED))
-    return tuple(words)
+        return Word(f"{number:04d}", corners, transcription, transcription == IGNORED)
+
+    return parse_lines(text, where, parse_line)
 
 
 def parse_icdar2015(text: str, where: str) -> tuple[Word, ...]:
-    """Words of `x1,y1,x2,y2,x3,y3,x4,y4,text`, whose text may contain commas, or of MLT's `...,script,text`.
+    """Words of `x1,y1,x2,y2,x3,y3,x4,y4,text`; the text may contain commas. Reads MLT and RCTW-17 too.
 
     >>> parse_icdar2015("1,2,9,2,9,5,1,5,Tel, Fax", "gt_img_1.txt")[0].text
     'Tel, Fax'
     """
-    words = []
-    for number, line in numbered_lines(text):
+
+    def parse_line(number: int, line: str) -> Word:
         match = QUAD.fullmatch(line)
         if match is None:
             raise unreadable(where, number, line, "ICDAR-2015", "x1,y1,x2,y2,x3,y3,x4,y4,text")
-        transcription = None if match[9] is None else match[9].strip()
+        transcription = None if match[9] is None else match[9].strip().removeprefix(MARK)
+        if transcription and transcription[0] in "+-.0123456789":
+            _refuse_polygon(line, f"{where}, line {number}")
         corners = to_pairs(list(map(to_number, match.groups()[:8])))
-        words.append(Word(f"{number:04d}", corners, transcription, transcription == IGNORED))
-    # One text may begin with such a word and a comma, but not every text of a page.
+        return Word(f"{number:04d}", corners, transcription, transcription == IGNORED)
+
+    return _split_prefixes(parse_lines(text, where, parse_line))
+
+
+def _split_prefixes(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """Separate the script of MLT and the flag of RCTW-17 from the texts.
+
+    A text may begin like one of them, but not every text of a page.
+    """
     scripts = [SCRIPT.fullmatch(word.text or "") for word in words]
-    if not all(scripts):
-        return tuple(words)
-    return tuple(
-        replace(word, text=script[2].strip(), ignore=script[2].strip() == IGNORED, language=script[1])
-        for word, script in zip(words, scripts, strict=True)
-        if script
-    )
+    if all(scripts):
+        return tuple(
+            replace(word, text=script[2].strip(), ignore=script[2].strip() == IGNORED, language=script[1])
+            for word, script in zip(words, scripts, strict=True)
+            if script
+        )
+    flags = [DIFFICULT.fullmatch(word.text or "") for word in words]
+    if all(flags):
+        return tuple(
+            replace(word, text=flag[2], ignore=flag[1] == "1" or flag[2] == IGNORED)
+            for word, flag in zip(words, flags, strict=True)
+            if flag
+        )
+    return words
 
 
-def _unquote(field: str | None) -> str | None:
+def has_more_points(numbers: list[float]) -> bool:
+    """Whether the numbers after four corners are further points, not a text such as `1,000`.
+
+    The corners of a word are nearly a parallelogram, the first four points of a longer outline are not; the numbers
+    of a text are hardly ever points inside the word's own box.
+
+    >>> has_more_points([1, 2, 9, 2, 9, 5, 1, 5, 10, 50]), has_more_points([0, 0, 5, 1, 9, 0, 9, 5, 5, 6, 0, 5])
+    (False, True)
+    """
+    if len(numbers) < 10 or len(numbers) >= _MAX_NUMBERS:
+        return len(numbers) >= _MAX_NUMBERS
+    a, b, c, d = corners = to_pairs(numbers[:8])
+    skew = math.hypot(a[0] - b[0] + c[0] - d[0], a[1] - b[1] + c[1] - d[1])
+    perimeter = math.dist(a, b) + math.dist(b, c) + math.dist(c, d) + math.dist(d, a)
+    (left, right), (top, bottom) = ((min(axis), max(axis)) for axis in zip(*corners, strict=True))
+    further = to_pairs(numbers[8 : len(numbers) // 2 * 2])
+    inside = all(left <= x <= right and top <= y <= bottom for x, y in further)
+    return skew > _MAX_SKEW * perimeter or inside
+
+
+def _refuse_polygon(line: str, place: str) -> None:
+    numbers = [to_number(field) for field in leading_numbers(line)[0]]
+    if has_more_points(numbers):
+        raise AnnotationError(
+            f"{place}: {shorten(line)} has {len(numbers)} numbers, and ICDAR-2015 has eight: "
+            "set annotation_format (--format) to total_text, or to ctw1500 if #### is before the texts"
+        )
+
+
+def _refuse_fifth_number(line: str, text: str, place: str) -> None:
+    by_commas = leading_numbers(line)[0]
+    separator = "," if len(by_commas) >= 4 else None
+    if not leading_numbers(text, separator)[0]:
+        return
+    count = 4 + len(leading_numbers(text, separator)[0])
+    foreign = name_of_line(line)
+    if foreign is not None:
+        cure = f"it looks like {foreign}, which is not read: convert it to a format that is"
+    elif count >= 8:
+        cure = "set annotation_format (--format) to icdar2015"
+    else:
+        cure = "put the text in quotes if it is a number, or set annotation_format (--format) to the file's format"
+    raise AnnotationError(f"{place}: {shorten(line)} begins with {count} numbers, and ICDAR-2013 has four: {cure}")
+
+
+def _unquote(field: str) -> str:
     """Only the outer pair of quotes belongs to the format; those inside are text."""
-    if field is not None and len(field) >= 2 and field[0] == field[-1] == '"':
-        return field[1:-1]
-    return field
+    return field[1:-1] if len(field) >= 2 and field[0] == field[-1] == '"' else field

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ocr.errors import AnnotationError
+from ocr.formats.annotation import Word
 
 # No page has coordinates of more than 15 digits, and Python refuses to convert very long ones.
 NUMBER = r"[+-]?(?:[0-9]{1,15}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-_IS_NUMBER = re.compile(NUMBER).fullmatch
+MARK = "####"
+"""CTW1500 and AdelaiDet write it before every text, also before the `###` of an ignored one."""
+MAX_LISTED = 50
+_is_number = re.compile(NUMBER).fullmatch
+_ONE_POINT = re.compile(rf"({NUMBER})\s*,\s*({NUMBER})\s*(?:,(?!\s*{NUMBER}\s*$)([^,]*))?")
 
 
 def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -19,6 +24,30 @@ def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, stripped
 
 
+def parse_lines(text: str, where: str, parse_line: Callable[[int, str], Word]) -> tuple[Word, ...]:
+    """The words of all lines, keyed by line number; one error lists all lines that cannot be read.
+
+    A line of one point, as public label files have it, becomes a word of one point, which `read_annotations` skips.
+    """
+    words, faults = [], []
+    for number, line in numbered_lines(text):
+        try:
+            words.append(parse_line(number, line))
+        except AnnotationError as error:
+            if point := _ONE_POINT.fullmatch(line):
+                words.append(Word(f"{number:04d}", [[to_number(point[1]), to_number(point[2])]], point[3]))
+            else:
+                faults.append(str(error))
+    if faults:
+        raise AnnotationError("\n".join(faults))
+    return tuple(words)
+
+
+def is_one_point(line: str) -> bool:
+    """Whether a line has a single point, `x,y,text`: nothing that could be drawn or learnt."""
+    return _ONE_POINT.fullmatch(line) is not None
+
+
 def to_number(field: str) -> float:
     """An int stays an int, so that a file can be written back as it was."""
     field = field.strip()
@@ -26,19 +55,19 @@ def to_number(field: str) -> float:
 
 
 def to_pairs(numbers: list[float]) -> list[list[float]]:
-    """[x1, y1, x2, y2] as [[x1, y1], [x2, y2]]; a lone last number stays alone, for the doctor to find."""
+    """[x1, y1, x2, y2] as [[x1, y1], [x2, y2]]; a single last number stays alone, for the doctor to find."""
     return [numbers[start : start + 2] for start in range(0, len(numbers), 2)]
 
 
-def leading_numbers(line: str) -> tuple[list[str], str | None]:
-    """The numbers a line begins with, and what follows them.
+def leading_numbers(line: str, separator: str | None = ",") -> tuple[list[str], str | None]:
+    """The numbers at the start of a line, and what follows them; without a separator, numbers between spaces.
 
     >>> leading_numbers("1,2, 3,Total, 4")
     (['1', '2', ' 3'], 'Total, 4')
     """
-    fields = line.split(",")
-    count = next((at for at, field in enumerate(fields) if not _IS_NUMBER(field.strip())), len(fields))
-    return fields[:count], ",".join(fields[count:]) if count < len(fields) else None
+    fields = line.split(separator)
+    count = next((at for at, field in enumerate(fields) if not _is_number(field.strip())), len(fields))
+    return fields[:count], (separator or " ").join(fields[count:]) if count < len(fields) else None
 
 
 def split_polygon(line: str) -> tuple[list[float], str | None]:
@@ -51,18 +80,25 @@ def split_polygon(line: str) -> tuple[list[float], str | None]:
     if len(fields) % 2:
         last = fields.pop().strip()
         text = last if text is None else f"{last},{text}"
-    return [to_number(field) for field in fields], text if text is None else text.strip()
+    return [to_number(field) for field in fields], text if text is None else text.strip().removeprefix(MARK)
 
 
 def unreadable(where: str, number: int, line: str, form: str, expected: str) -> AnnotationError:
-    """The error for a line that does not match its format."""
+    """The error of a line that is not what its format promises."""
     return AnnotationError(
         f"{where}, line {number}: {shorten(line)} is not a line of {form}, which reads {expected}: "
         "correct the line, or set annotation_format (--format) to the format of the file"
     )
 
 
+def list_faults(faults: Sequence[str]) -> str:
+    """All faults as one message, one line each; of very many, the first and how many more there are."""
+    lines = [line for fault in faults for line in fault.split("\n")]
+    more = [f"... and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
+    return "\n".join(lines[:MAX_LISTED] + more)
+
+
 def shorten(value: object, limit: int = 90) -> str:
-    """A value, short enough for a message."""
+    """A value as it may stand in a message."""
     written = repr(value)
     return written if len(written) <= limit else written[: limit - 3] + "..."

@@ -5,22 +5,23 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ocr.errors import AnnotationError, ConfigError, near_names
 from ocr.formats.annotation import Annotations, Page, Word
 from ocr.formats.coco import parse_coco
-from ocr.formats.ctw1500 import MARK, parse_ctw1500
-from ocr.formats.icdar import BOX, parse_icdar2013, parse_icdar2015
-from ocr.formats.lines import leading_numbers, numbered_lines, shorten
+from ocr.formats.ctw1500 import parse_ctw1500
+from ocr.formats.detect import detect
+from ocr.formats.foreign import answer_by_suffix, name_of_json
+from ocr.formats.icdar import parse_icdar2013, parse_icdar2015
+from ocr.formats.lines import list_faults, shorten
 from ocr.formats.names import ImageNames
 from ocr.formats.native import parse_native, refuse_duplicates
 from ocr.formats.paddle import parse_paddle
-from ocr.formats.total_text import RECORD_START, parse_total_text
+from ocr.formats.total_text import parse_total_text
 
 FORMATS = {
     "native": 'one JSON file: {"images": {"a.jpg": {"words": {"0001": {"points": [[x, y], ...]}}}}}',
@@ -37,49 +38,61 @@ PAGE_PARSERS: dict[str, Callable[[str, str], tuple[Word, ...]]] = {
     "total_text": parse_total_text,
     "ctw1500": parse_ctw1500,
 }
-# One file may hold only words of four corners, and Total-Text shows itself by a curved one.
-SAMPLED_FILES = 20
 
 
 def read_annotations(
-    path: str | os.PathLike[str], format: str = "auto", image_path: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str],
+    format: str = "auto",
+    image_path: str | os.PathLike[str] | None = None,
+    categories: str | Sequence[str] = "auto",
 ) -> Annotations:
-    """Read a file or a folder; the words are as written, not yet judged (see `ocr.formats.validate`)."""
+    """Read a file or a folder; the words are as written, not yet validated (see `ocr.formats.validate`).
+
+    `categories` are the names of those categories of a COCO file that are text; "auto": those named like text.
+    """
     if format != "auto" and format not in FORMATS:
         raise ConfigError(f"annotation_format={format}: {near_names(format, ['auto', *FORMATS])} (--format)")
+    if categories != "auto" and (isinstance(categories, str) or not categories):
+        raise ConfigError(f"annotation_categories={categories} (--categories) must be auto or a list of names")
     path = Path(path)
     names = ImageNames(None if image_path is None else Path(image_path))
-    if path.is_dir():
-        return _read_folder(path, format, names)
     if not path.exists():
         raise AnnotationError(
             f"{path}: no such file or folder: set annotation_path (--annotation-path) to the annotations"
         )
-    return _read_file(path, format, names)
+    found = _read_folder(path, format, names) if path.is_dir() else _read_file(path, format, names, categories)
+    if categories != "auto" and found.format != "coco":
+        raise ConfigError(
+            f"annotation_categories={list(categories)} (--categories), but {path} is {found.format}, and only coco has "
+            "categories: leave it at auto"
+        )
+    return found
 
 
-def _read_file(path: Path, format: str, names: ImageNames) -> Annotations:
+def _read_file(path: Path, format: str, names: ImageNames, categories: str | Sequence[str]) -> Annotations:
     where, text = str(path), _read_text(path)
     if not text.strip() and format not in PAGE_PARSERS:
         raise AnnotationError(
             f"{where}: the file is empty: write it again, or set annotation_path (--annotation-path) to another"
         )
     if format == "auto" and not _is_json(text):
-        format = "paddle" if _is_paddle(text) else _detect(where, {path: text})
+        format = "paddle" if _is_paddle(text) else detect(where, {path: text})
+    notes: list[str] = []
     if format in PAGE_PARSERS:
-        page = Page(PAGE_PARSERS[format](text, where))
-        return Annotations(where, format, {names.of_label(path): page})
-    if format == "paddle":
-        return Annotations(where, format, parse_paddle(text, where, names))
-    with _garbage_collection_paused():
-        root = _parse_json(text, where)
-        if format == "auto":
-            format = "coco" if _is_coco(root) else "native"
-        if format == "coco":
-            return Annotations(where, format, parse_coco(root, where, names))
-        pages = parse_native(root, where)
-        refuse_duplicates(text, where, pages)
-    return Annotations(where, format, pages)
+        pages = {names.of_label(path): _parse_page(format, path, text, notes)}
+    elif format == "paddle":
+        pages = parse_paddle(text, where, names, notes)
+    else:
+        with _garbage_collection_paused():
+            root = _parse_json(text, where)
+            if format == "auto":
+                format = _detect_json(root, where)
+            if format == "coco":
+                pages = parse_coco(root, where, names, categories, notes)
+            else:
+                pages = parse_native(root, where)
+                refuse_duplicates(text, where, pages)
+    return Annotations(where, format, pages, tuple(notes), (path,))
 
 
 def _read_folder(folder: Path, format: str, names: ImageNames) -> Annotations:
@@ -87,16 +100,44 @@ def _read_folder(folder: Path, format: str, names: ImageNames) -> Annotations:
         raise AnnotationError(
             f"{folder} is a folder, and annotation_format={format} (--format) is one file: name the file"
         )
-    labels = _list_labels(folder)
-    if format == "auto":
-        format = _detect(str(folder), _sample(labels))
+    texts: dict[Path, str] = {}
     pages: dict[str, Page] = {}
-    for label in labels:
-        name = names.of_label(label)
-        if name in pages:
-            raise AnnotationError(f"{label}: {name} is annotated by another file too: remove or rename one of them")
-        pages[name] = Page(PAGE_PARSERS[format](_read_text(label), str(label)))
-    return Annotations(str(folder), format, pages)
+    notes: list[str] = []
+    faults: list[str] = []
+    for label in _list_labels(folder):
+        with _collected(faults):
+            texts[label] = _read_text(label)
+    if format == "auto" and not faults:
+        format = detect(str(folder), texts)
+    for label, text in texts.items() if format != "auto" else ():
+        with _collected(faults):
+            name = names.of_label(label)
+            if name in pages:
+                raise AnnotationError(f"{label}: {name} is annotated by another file too: remove or rename one of them")
+            pages[name] = _parse_page(format, label, text, notes)
+    if faults:
+        raise AnnotationError(list_faults(faults))
+    return Annotations(str(folder), format, pages, tuple(notes), tuple(texts))
+
+
+@contextmanager
+def _collected(faults: list[str]) -> Iterator[None]:
+    """Go on after an error, so that all of a folder are reported at once."""
+    try:
+        yield
+    except AnnotationError as error:
+        faults.append(str(error))
+
+
+def _parse_page(format: str, label: Path, text: str, notes: list[str]) -> Page:
+    """The page of one label file, without regions of a single point: there is nothing in them to draw or to ignore."""
+    words = PAGE_PARSERS[format](text, str(label))
+    single = [word.key for word in words if len(word.points) == 1]
+    if not single:
+        return Page(words)
+    unit = "word" if text.lstrip().startswith("<") else "line"
+    notes.extend(f"{label}, {unit} {int(key)}: skipped, it has one point, and a polygon needs three" for key in single)
+    return Page(tuple([word for word in words if len(word.points) != 1]))
 
 
 def _list_labels(folder: Path) -> list[Path]:
@@ -104,18 +145,17 @@ def _list_labels(folder: Path) -> list[Path]:
     labels = [file for file in files if file.suffix.lower() in (".txt", ".xml")]
     if labels:
         return labels
-    if any(file.suffix.lower() == ".mat" for file in files):
-        cure = "Matlab files are not supported: use the text files of the dataset"
-    else:
-        cure = "set annotation_path (--annotation-path) to the folder of the .txt or .xml files, or to one JSON file"
-    raise AnnotationError(f"{folder}: no annotation files in this folder: {cure}")
+    answer = next((answer for file in files if (answer := answer_by_suffix(file))), None)
+    cure = "set annotation_path (--annotation-path) to the folder of the .txt or .xml files, or to one JSON file"
+    raise AnnotationError(f"{folder}: no annotation files in this folder: {answer or cure}")
 
 
 def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise AnnotationError(f"{path}: not UTF-8 at byte {error.start}: save the file as UTF-8") from error
+        answer = answer_by_suffix(path) or f"not UTF-8 at byte {error.start}: save the file as UTF-8"
+        raise AnnotationError(f"{path}: {answer}") from error
     except OSError as error:
         raise AnnotationError(
             f"{path}: cannot be read ({error.strerror}): set annotation_path (--annotation-path) to a file"
@@ -152,58 +192,16 @@ def _is_paddle(text: str) -> bool:
     return "\t[" in first and not first.startswith("{")
 
 
-def _is_coco(root: Any) -> bool:
-    if not isinstance(root, dict):
-        return False
-    return (isinstance(root.get("images"), list) and "annotations" in root) or {"imgs", "anns"} <= root.keys()
-
-
-def _sample(labels: list[Path]) -> dict[Path, str]:
-    samples: dict[Path, str] = {}
-    for label in labels:
-        text = _read_text(label)
-        if text.strip():
-            samples[label] = text
-        if len(samples) == SAMPLED_FILES:
-            break
-    return samples
-
-
-def _detect(where: str, samples: dict[Path, str]) -> str:
-    """The format of per-image files, from the lines in them."""
-    seen: Counter[str] = Counter()
-    for label, text in samples.items():
-        if RECORD_START.search(text):
-            return "total_text"
-        if text.lstrip().startswith("<"):
-            return "ctw1500"
-        for number, line in numbered_lines(text):
-            seen[_shape(line) or _undecided(f"{label}, line {number}: {shorten(line)} fits none")] += 1
-    if not seen:
-        _undecided(f"{where}: all annotation files are empty, so nothing shows their format")
-    if seen["marked"] * 2 > seen.total():
-        return "ctw1500"
-    if seen["box"] == seen.total():
-        return "icdar2013"
-    if seen["box"]:
-        _undecided(f"{where}: boxes of two corners and polygons are mixed")
-    # A quad whose text begins with two numbers looks like a polygon, but that is rare.
-    return "total_text" if seen["polygon"] * 10 >= seen.total() else "icdar2015"
-
-
-def _shape(line: str) -> str | None:
-    fields, rest = leading_numbers(line)
-    count = len(fields)
-    if (rest is not None and rest.startswith(MARK) and count >= 6) or (rest is None and count == 32):
-        return "marked"
-    # Numbers between spaces may be anything (YOLO, say), but only ICDAR-2013 puts a quoted text behind four of them.
-    spaced = BOX.fullmatch(line) if count == 0 else None
-    if count in (4, 5) or (spaced is not None and (spaced[5] or "").startswith('"')):
-        return "box"
-    if count == 6 or (count >= 10 and count % 2 == 0 and rest is not None):
-        return "polygon"
-    return "quad" if count >= 8 else None
-
-
-def _undecided(evidence: str) -> NoReturn:
-    raise AnnotationError(f"{evidence}: set annotation_format (--format) to one of {', '.join(FORMATS)}")
+def _detect_json(root: Any, where: str) -> str:
+    if isinstance(root, dict):
+        if (isinstance(root.get("images"), list) and "annotations" in root) or {"imgs", "anns"} <= root.keys():
+            return "coco"
+        if "images" in root:
+            return "native"
+    foreign = name_of_json(root)
+    looks = "the JSON is in no known format" if foreign is None else f"this looks like {foreign}, which is not read"
+    held = shorten(list(root), 60) if isinstance(root, dict) else f"a {type(root).__name__}"
+    raise AnnotationError(
+        f'{where}: {looks}: it holds {held}; native is {{"images": {{...}}}}, coco has lists "images" and '
+        '"annotations" or objects "imgs" and "anns": set annotation_format (--format) to one of them, or convert it'
+    )

@@ -7,7 +7,7 @@ import re
 
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Word
-from ocr.formats.lines import numbered_lines, shorten, split_polygon, to_number, to_pairs, unreadable
+from ocr.formats.lines import parse_lines, shorten, split_polygon, to_number, to_pairs, unreadable
 
 IGNORED = ("#", "###")
 ORIENTATIONS = {"c": "curved", "h": "horizontal", "m": "multi-oriented"}
@@ -34,14 +34,18 @@ def _parse_records(text: str, where: str) -> tuple[Word, ...]:
     if text[: starts[0]].strip():
         raise unreadable(where, 1, text[: starts[0]].strip(), "Total-Text", _FORM)
     ends = [*starts[1:], len(text)]
-    words = []
-    for index, (start, end) in enumerate(zip(starts, ends, strict=True), start=1):
-        line = text.count("\n", 0, start) + 1
-        words.append(_parse_record(text[start:end], f"{index:04d}", where, line))
+    words, faults = [], []
+    for start, end in zip(starts, ends, strict=True):
+        try:
+            words.append(_parse_record(text[start:end], where, text.count("\n", 0, start) + 1))
+        except AnnotationError as error:
+            faults.append(str(error))
+    if faults:
+        raise AnnotationError("\n".join(faults))
     return tuple(words)
 
 
-def _parse_record(record: str, key: str, where: str, line: int) -> Word:
+def _parse_record(record: str, where: str, line: int) -> Word:
     match = _RECORD.fullmatch(record)
     if match is None:
         raise unreadable(where, line, record.strip(), "Total-Text", _FORM)
@@ -56,14 +60,14 @@ def _parse_record(record: str, key: str, where: str, line: int) -> Word:
         )
     ignore = transcription in ("", *IGNORED) or orientation == "#"
     points = [[x, y] for x, y in zip(xs, ys, strict=True)]
-    return Word(key, points, transcription or None, ignore, orientation=ORIENTATIONS.get(orientation))
+    return Word(f"{line:04d}", points, transcription or None, ignore, orientation=ORIENTATIONS.get(orientation))
 
 
 def _parse_lines(text: str, where: str) -> tuple[Word, ...]:
-    words = []
-    for number, line in numbered_lines(text):
+    def parse_line(number: int, line: str) -> Word:
         numbers, transcription = split_polygon(line)
         if len(numbers) < 6:
             raise unreadable(where, number, line, "Total-Text", f"{_FORM} or x1,y1,x2,y2,x3,y3,...,text")
-        words.append(Word(f"{number:04d}", to_pairs(numbers), transcription, transcription in IGNORED))
-    return tuple(words)
+        return Word(f"{number:04d}", to_pairs(numbers), transcription, transcription in IGNORED)
+
+    return parse_lines(text, where, parse_line)

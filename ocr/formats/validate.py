@@ -9,7 +9,7 @@ import numpy as np
 
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Page
-from ocr.formats.lines import shorten
+from ocr.formats.lines import list_faults, shorten
 from ocr.geometry.polygons import Polygons
 
 _NUMBERS = frozenset((int, float))
@@ -79,15 +79,17 @@ def _unnest(points: Any) -> Any:
 
 
 def _culprit(page: Page, where: str) -> AnnotationError:
+    faults = []
     for word in page.words:
         fault = fault_of(word.points)
         if fault is not None:
-            value = shorten(word.points)
-            return AnnotationError(
-                f"{where}: word {word.key}: points {value} {fault}: `ocr doctor DATA --fix` writes a repaired copy"
+            faults.append(
+                f"{where}: word {word.key}: points {shorten(word.points)} {fault}: "
+                "`ocr doctor DATA --fix` writes a repaired copy"
             )
-        if type(word.text) not in _TEXTS:
-            break
-    return AnnotationError(
-        f"{where}: word {word.key}: transcription {shorten(word.text)} is not text: put it in quotes, or leave it out"
-    )
+        elif type(word.text) not in _TEXTS:
+            faults.append(
+                f"{where}: word {word.key}: transcription {shorten(word.text)} is not text: "
+                "put it in quotes, or leave it out"
+            )
+    return AnnotationError(list_faults(faults))

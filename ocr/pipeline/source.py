@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -10,13 +11,15 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
 from ocr.errors import AnnotationError, ConfigError, DataError, ImageError
-from ocr.formats import read_annotations
+from ocr.formats import Annotations, read_annotations
+from ocr.formats.lines import list_faults
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.formats.validate import to_polygons
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.sample import Sample
 
+log = logging.getLogger(__name__)
 ON_BAD_SAMPLE = ("raise", "skip")
 NO_POLYGONS = Polygons.pack([])
 
@@ -172,6 +175,7 @@ def open_folder(
     annotation_path: str | os.PathLike[str] | None,
     *,
     annotation_format: str = "auto",
+    annotation_categories: str | Sequence[str] = "auto",
     image_extensions: Iterable[str] | None = None,
     on_bad_sample: str = "raise",
 ) -> FolderSource:
@@ -185,25 +189,36 @@ def open_folder(
     present = _list_images(folder, extensions)
     if annotation_path is None:
         return FolderSource(folder, tuple(Entry(name, NO_POLYGONS) for name in present), False, {})
-    annotations = read_annotations(annotation_path, annotation_format, folder)
+    annotations = read_annotations(annotation_path, annotation_format, folder, annotation_categories)
+    if annotations.notes:
+        log.warning("%s", list_faults(annotations.notes))
+    entries, skipped = _check_pages(annotations, folder, set(present), extensions, on_bad_sample)
+    if not entries:
+        reason = f" ({next(iter(skipped.values()))})" if skipped else ""
+        raise AnnotationError(f"{annotations.path} names no usable image of {folder}{reason}. Run: ocr doctor")
+    return FolderSource(folder, tuple(entries), True, skipped)
+
+
+def _check_pages(
+    annotations: Annotations, folder: Path, present: set[str], extensions: tuple[str, ...], on_bad_sample: str
+) -> tuple[list[Entry], dict[str, str]]:
+    """The pages that can be used, and why others cannot; with "raise", one error lists all of those."""
     entries: list[Entry] = []
     skipped: dict[str, str] = {}
-    here = set(present)
+    errors: list[DataError] = []
     for name, page in annotations.pages.items():
         if not name.lower().endswith(extensions):
             skipped[name] = f"its extension is not one of image_extensions={', '.join(extensions)}"
             continue
         try:
-            filename = _find_file(folder, name, here, annotations.path)
+            filename = _find_file(folder, name, present, annotations.path)
             entries.append(Entry(filename, to_polygons(page, f"{annotations.path}: {name}"), page.size))
         except DataError as error:
-            if on_bad_sample == "raise":
-                raise
+            errors.append(error)
             skipped[name] = str(error)
-    if not entries:
-        reason = f" ({next(iter(skipped.values()))})" if skipped else ""
-        raise AnnotationError(f"{annotations.path} names no usable image of {folder}{reason}. Run: ocr doctor")
-    return FolderSource(folder, tuple(entries), True, skipped)
+    if errors and on_bad_sample == "raise":
+        raise type(errors[0])(list_faults([str(error) for error in errors]))
+    return entries, skipped
 
 
 def _extensions(image_extensions: Iterable[str] | None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from ocr.formats.read import read_annotations
 class ConversionSummary:
     """What was converted: the format it was in, how many pages and words, how many of the words are ignored.
 
-    `missing` counts the pages whose image is not in the image folder; without a folder none is looked for.
+    `missing` counts the pages whose image is not in the image folder; without a folder none is looked for. `notes`
+    say what was skipped or assumed.
     """
 
     format: str
@@ -22,10 +24,16 @@ class ConversionSummary:
     words: int
     ignored: int
     missing: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def convert_annotations(
-    source: Path, target: Path, format: str = "auto", image_path: Path | None = None, overwrite: bool = False
+    source: Path,
+    target: Path,
+    format: str = "auto",
+    image_path: Path | None = None,
+    overwrite: bool = False,
+    categories: str | Sequence[str] = "auto",
 ) -> ConversionSummary:
     """Read `source`, a file or a folder, and write `target`, a JSON file.
 
@@ -35,12 +43,14 @@ def convert_annotations(
     if not source.exists():
         raise AnnotationError(f"{source}: no such file or folder: name the annotations to convert")
     _check_target(source, target, overwrite)
-    annotations = read_annotations(source, format, image_path)
+    annotations = read_annotations(source, format, image_path, categories)
     write_native(annotations, target)
     words = [word for page in annotations.pages.values() for word in page.words]
     ignored = sum(word.ignore for word in words)
     missing = 0 if image_path is None else sum(not (image_path / name).is_file() for name in annotations.pages)
-    return ConversionSummary(annotations.format, len(annotations.pages), len(words), ignored, missing)
+    return ConversionSummary(
+        annotations.format, len(annotations.pages), len(words), ignored, missing, annotations.notes
+    )
 
 
 def _check_target(source: Path, target: Path, overwrite: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ocr.tools.annotations_command import CATEGORIES_HELP
 from ocr.tools.executor import EXECUTOR_HELP
 
 
@@ -17,6 +18,7 @@ def doctor(
     ] = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
     annotation_format: Annotated[str, typer.Option(help="Format of the annotation.")] = "auto",
+    categories: Annotated[list[str] | None, typer.Option(help=CATEGORIES_HELP)] = None,
     annotation_frame: Annotated[str, typer.Option(help="Frame of polygons on EXIF pages: auto|upright|raw.")] = "auto",
     size: Annotated[int, typer.Option(help="Side of the letterboxed page, for tiny text.")] = 640,
     min_text_size: Annotated[float, typer.Option(help="Text with a shorter side is not learnt, in pixels.")] = 2.0,
@@ -50,6 +52,7 @@ def doctor(
         splits=split or None,
         annotation_path=annotation_path,
         annotation_format=annotation_format,
+        annotation_categories=categories or "auto",
         annotation_frame=annotation_frame,
         size=size,
         min_text_size=min_text_size,

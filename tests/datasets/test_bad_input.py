@@ -91,8 +91,8 @@ def test_a_missing_json_is_named(folder, tmp_path):
     [
         ('{"images": {"a.jpg": ', "not valid JSON (Expecting value"),
         ("", "the file is empty"),
-        ("[]", 'not {"images": {...}}'),
-        ("{}", '"images" is missing'),
+        ("[]", 'it holds a list; native is {"images": {...}}'),
+        ("{}", 'it holds []; native is {"images": {...}}'),
         ('{"images": null}', '"images" is None'),
         ('{"images": {"a.jpg": 7}}', "a.jpg: the page is 7"),
         ('{"images": {"a.jpg": {"words": 7}}}', 'a.jpg: "words" is 7'),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ocr.errors import AnnotationError
+from ocr.errors import AnnotationError, ConfigError
 from ocr.formats import read_annotations
 
 SQUARE = [0, 0, 9, 0, 9, 5, 0, 5]
@@ -13,9 +13,10 @@ CORNERS = [[0, 0], [9, 0], [9, 5], [0, 5]]
 
 @pytest.fixture
 def read_coco(tmp_path):
-    def read(annotations, images=({"id": 1, "file_name": "a.jpg", "width": 40, "height": 30},), **options):
+    def read(annotations, images=({"id": 1, "file_name": "a.jpg", "width": 40, "height": 30},), names=(), **options):
         path = tmp_path / "coco.json"
-        path.write_text(json.dumps({"images": list(images), "annotations": annotations, "categories": []}))
+        named = [{"id": at, "name": name} for at, name in enumerate(names, start=1)]
+        path.write_text(json.dumps({"images": list(images), "annotations": annotations, "categories": named}))
         return read_annotations(path, **options)
 
     return read
@@ -177,7 +178,7 @@ def test_a_broken_annotation_is_named(read_coco, annotation, message):
             [{"id": 1, "file_name": "/x/a.jpg"}, {"id": 2, "file_name": "/y/a.jpg"}],
             "image id 2, a.jpg, .* set image_path",
         ),
-        ([{"id": 1, "file_name": "a.jpg", "width": "40", "height": 30}], "a.jpg: the page's size is '40' x 30"),
+        ([{"id": 1, "file_name": "a.jpg", "width": "4O", "height": 30}], "a.jpg: the page's size is '4O' x 30"),
     ],
 )
 def test_a_broken_image_entry_is_named(read_coco, images, message):
@@ -197,3 +198,83 @@ def test_a_file_that_is_not_coco_is_refused_by_name(tmp_path, root, message):
     (tmp_path / "a.json").write_text(json.dumps(root))
     with pytest.raises(AnnotationError, match=message):
         read_annotations(tmp_path / "a.json", "coco")
+
+
+def test_a_size_may_be_written_as_text(read_coco):
+    found = read_coco([], [{"id": 1, "file_name": "a.jpg", "width": "40", "height": "30"}])
+    assert found.pages["a.jpg"].size == (40, 30)
+
+
+def one_of_each(count):
+    return [{"id": at, "image_id": 1, "category_id": at, "bbox": [0, 0, 9, 5]} for at in range(1, count + 1)]
+
+
+PUBLAYNET = ("text", "title", "list", "table", "figure")
+
+
+def test_categories_that_are_not_named_like_text_are_left_out_and_counted(read_coco):
+    found = read_coco([*one_of_each(5), *one_of_each(5)], names=PUBLAYNET)
+    assert [word.key for word in words_of(found)] == ["1", "1"]
+    (note,) = found.notes
+    assert "read the annotations of text, left out 2 of figure, 2 of list, 2 of table, 2 of title" in note
+    assert "set annotation_categories (--categories)" in note
+
+
+def test_categories_may_be_named(read_coco):
+    found = read_coco(one_of_each(5), names=PUBLAYNET, categories=["text", "title"])
+    assert [word.key for word in words_of(found)] == ["1", "2"]
+    assert "left out 1 of figure, 1 of list, 1 of table:" in found.notes[0]
+    assert read_coco(one_of_each(5), names=PUBLAYNET, categories=PUBLAYNET).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "read", "notes"),
+    [
+        ((), 2, 0),
+        (("receipt",), 2, 0),
+        (("price", "name"), 2, 1),
+        (("text_line", "stamp"), 1, 1),
+        (("non-text", "Word"), 1, 1),
+        (("texture", "wordless"), 2, 1),
+    ],
+)
+def test_all_categories_are_read_if_none_is_named_like_text(read_coco, names, read, notes):
+    found = read_coco(one_of_each(2), names=names)
+    assert (len(words_of(found)), len(found.notes)) == (read, notes)
+    assert read == 1 or notes == 0 or "so all are read as text" in found.notes[0]
+
+
+def test_an_unknown_category_is_refused_with_the_names_of_the_file(read_coco):
+    with pytest.raises(ConfigError, match=r"annotation_categories=\['txt'\] \(--categories\): .*Known: .*text, title"):
+        read_coco(one_of_each(5), names=PUBLAYNET, categories=["txt"])
+    with pytest.raises(ConfigError, match=r"annotation_categories=text .* must be auto or a list"):
+        read_coco(one_of_each(5), names=PUBLAYNET, categories="text")
+
+
+def test_categories_of_a_format_without_any_are_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("1,2,9,2,9,5,1,5,a\n")
+    with pytest.raises(ConfigError, match=r"is icdar2015, and only coco has categories: leave it at auto"):
+        read_annotations(tmp_path, categories=["text"])
+
+
+def test_bezier_outlines_are_sampled_not_boxed(read_coco):
+    top, bottom = [0, 10, 10, 0, 20, 0, 30, 10], [30, 20, 20, 10, 10, 10, 0, 20]
+    (word,) = words_of(read_coco([{"id": 7, "image_id": 1, "bezier_pts": top + bottom, "bbox": [0, 0, 30, 20]}]))
+    assert [word.points[at] for at in (0, 9, 10, 19)] == [[0, 10], [30, 10], [30, 20], [0, 20]]
+    middle = [point[1] for point in word.points[4:6]]
+    assert middle == pytest.approx([2.6, 2.6], abs=0.1)
+
+
+def test_a_segmentation_comes_before_its_bezier_fit(read_coco):
+    (word,) = words_of(read_coco([{"id": 7, "image_id": 1, "bezier_pts": [0] * 16, "segmentation": [SQUARE]}]))
+    assert word.points == CORNERS
+
+
+def test_broken_annotations_are_listed_at_once(read_coco):
+    broken = [{"id": 7, "image_id": 1, "bezier_pts": [0] * 15}, {"id": 8, "image_id": 1}, {"id": 9, "image_id": 5}]
+    with pytest.raises(AnnotationError) as caught:
+        read_coco(broken)
+    first, second, third = str(caught.value).split("\n")
+    assert "word 7: bezier_pts is" in first
+    assert "word 8: no polygon" in second
+    assert "annotation 9 is of image_id=5" in third

@@ -62,11 +62,49 @@ def test_an_image_element_without_boxes_is_a_page_without_text():
     [
         ("1,2,3,####a", r"1\.txt, line 1: '1,2,3,####a' is not a line of CTW1500"),
         ("<a><b></a>", r"1\.txt: not valid XML \(mismatched tag"),
-        ("<annotation><object/></annotation>", "<annotation> holds no <image> and no <box>"),
-        ("<a><box><segs>1,2,x,4</segs></box></a>", "word 0001: <segs> is '1,2,x,4'"),
-        ("<a><box><label>a</label></box></a>", "word 0001: <segs> is ''"),
+        ("<a><image><box><segs>1,2,x,4</segs></box></image></a>", "word 0001: <segs> is '1,2,x,4'"),
+        ("<a><image><box><segs></segs></box></image></a>", "word 0001: <segs> is ''"),
+        ("<a><image><box><label>a</label></box></image></a>", r"1\.txt: this XML is not of CTW1500"),
+        ("<a><image/></a>", r"1\.txt: this XML is not of CTW1500"),
     ],
 )
 def test_broken_files_are_named_with_the_culprit(content, message):
     with pytest.raises(AnnotationError, match=message):
         parse_ctw1500(content, "1.txt")
+
+
+VOC = """<annotation><folder>x</folder><filename>a.jpg</filename><source><image>flickr</image></source>
+<object><name>text</name><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>9</xmax><ymax>5</ymax></bndbox></object></annotation>"""
+CVAT = """<annotations><version>1.1</version><image id="0" name="a.jpg" width="40" height="30">
+<polygon label="text" points="1.0,2.0;9.0,2.0;9.0,5.0"/></image></annotations>"""
+CVAT_BOX = """<annotations><image id="0" name="a.jpg" width="40" height="30">
+<box label="text" xtl="1" ytl="2" xbr="9" ybr="5"/></image></annotations>"""
+SVT = """<tagset><image><imageName>img/14_03.jpg</imageName><taggedRectangles>
+<taggedRectangle height="75" width="236" x="375" y="253"><tag>LIVING</tag></taggedRectangle>
+</taggedRectangles></image></tagset>"""
+
+
+@pytest.mark.parametrize(
+    ("content", "name"), [(VOC, "Pascal VOC"), (CVAT, "CVAT"), (CVAT_BOX, "CVAT"), (SVT, "SVT or ICDAR-2003")]
+)
+@pytest.mark.parametrize("format", ["auto", "ctw1500"])
+def test_xml_of_another_format_is_refused_by_its_name(tmp_path, content, name, format):
+    (tmp_path / "a.xml").write_text(content)
+    (tmp_path / "b.xml").write_text(content)
+    with pytest.raises(AnnotationError, match=rf"a\.xml: this looks like {name}, which is not read") as caught:
+        read_annotations(tmp_path, format)
+    assert "b.xml: this looks like" in str(caught.value)
+
+
+def test_an_xml_file_of_several_images_is_not_one_page():
+    image = '<image file="1.jpg"><box><segs>0,0,9,0,9,5</segs></box></image>'
+    with pytest.raises(AnnotationError, match=r"1\.xml: this XML is not of CTW1500"):
+        parse_ctw1500(f"<Annotations>{image}{image}</Annotations>", "1.xml")
+
+
+def test_lines_of_one_point_are_skipped_and_named(tmp_path):
+    (tmp_path / "a.txt").write_text(f"{OUTLINE},####a\n115,322,####\n{OUTLINE},####b\n")
+    found = read_annotations(tmp_path)
+    assert found.format == "ctw1500"
+    assert [word.text for word in found.pages["a.jpg"].words] == ["a", "b"]
+    assert found.notes == (f"{tmp_path / 'a.txt'}, line 2: skipped, it has one point, and a polygon needs three",)

@@ -72,8 +72,78 @@ def test_a_text_that_begins_like_a_script_is_kept_beside_one_that_does_not():
 
 
 def test_icdar2013_refuses_four_corners_and_names_icdar2015():
-    with pytest.raises(AnnotationError, match=r"gt_1\.txt, line 2: .*eight numbers.*\(--format\) to icdar2015"):
+    with pytest.raises(AnnotationError, match=r"gt_1\.txt, line 2: .* 8 numbers.*\(--format\) to icdar2015"):
         parse_icdar2013('1,2,9,5,"fine"\n1,2,9,2,9,5,1,5,Total\n', "gt_1.txt")
+
+
+@pytest.mark.parametrize("line", ["0 0 523 467 315 40 0.1", "3 1 523 467 315 40 -0.31", "12 0 1 2 3 4 0"])
+def test_icdar2013_refuses_the_rotated_boxes_of_msra_td500(line):
+    with pytest.raises(AnnotationError, match=r"IMG_1\.txt, line 2: .* 7 numbers.*looks like MSRA-TD500"):
+        parse_icdar2013(f'1 2 3 4 "fine"\n{line}\n', "IMG_1.txt")
+
+
+@pytest.mark.parametrize(
+    ("line", "cure"),
+    [
+        ("1,2,9,5,2015", "5 numbers.*put the text in quotes"),
+        ("1 2 9 5 12 Main", "5 numbers.*put the text in quotes"),
+        ("0 0.48 0.63 0.69 0.71", "looks like YOLO"),
+    ],
+)
+def test_icdar2013_refuses_a_fifth_number(line, cure):
+    with pytest.raises(AnnotationError, match=rf"a\.txt, line 1: .*{cure}"):
+        parse_icdar2013(line, "a.txt")
+
+
+def test_icdar2013_reads_numbers_in_quotes_and_texts_that_begin_with_one():
+    words = parse_icdar2013('1,2,9,5,"2015"\n1 2 9 5 "1 2 3"\n1,2,9,5,12 Main St\n', "a.txt")
+    assert [word.text for word in words] == ["2015", "1 2 3", "12 Main St"]
+
+
+CURVES = {
+    "28 numbers": ",".join(f"{10 * at},{at}" for at in range(14)),
+    "12 numbers": "0,0,5,1,9,0,9,5,5,6,0,5",
+    "10 numbers": "0,0,9,0,9,5,5,7,0,5",
+    "a point inside the four": "0,0,9,0,9,5,0,5,0,2",
+}
+
+
+@pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES)
+@pytest.mark.parametrize("ending", [",a", "", ",2024", ",####a"])
+def test_icdar2015_never_takes_the_points_of_a_polygon_for_text(curve, ending):
+    with pytest.raises(AnnotationError, match=r"a\.txt, line 2: .* numbers, and ICDAR-2015 has eight: .*total_text"):
+        parse_icdar2015(f"1,2,9,2,9,5,1,5,fine\n{curve}{ending}\n", "a.txt")
+
+
+def test_icdar2015_reads_texts_that_begin_with_numbers():
+    texts = ["1,000", "10,50", "1,000,000", "2,4,6 & 8,JALAN", "12,50,EUR"]
+    words = parse_icdar2015("".join(f"310,820,590,818,591,851,311,853,{text}\n" for text in texts), "a.txt")
+    assert [word.text for word in words] == texts
+    assert all(len(word.points) == 4 for word in words)
+
+
+def test_icdar2015_reads_the_marks_of_adelaidet():
+    words = parse_icdar2015("1,2,9,2,9,5,1,5,####Tel\n1,2,9,2,9,5,1,5,#######\n", "0000001.txt")
+    assert [(word.text, word.ignore) for word in words] == [("Tel", False), ("###", True)]
+
+
+def test_icdar2015_reads_the_difficult_flag_of_rctw17(tmp_path):
+    lines = '1,2,9,2,9,5,1,5,0,"Tel, 5"\n1,2,9,2,9,5,1,5,1,"dim"\n1,2,9,2,9,5,1,5,0,"###"\n'
+    (tmp_path / "image_0.txt").write_text(lines)
+    for format in ("auto", "icdar2015"):
+        words = read_annotations(tmp_path, format).pages["image_0.jpg"].words
+        assert [(word.text, word.ignore) for word in words] == [("Tel, 5", False), ("dim", True), ("###", True)]
+
+
+def test_a_text_like_a_flag_is_kept_beside_one_that_is_not():
+    words = parse_icdar2015('1,2,9,2,9,5,1,5,1,"dim"\n1,2,9,2,9,5,1,5,Tel\n', "a.txt")
+    assert [(word.text, word.ignore) for word in words] == [('1,"dim"', False), ("Tel", False)]
+
+
+def test_all_lines_that_cannot_be_read_are_listed_at_once():
+    with pytest.raises(AnnotationError) as caught:
+        parse_icdar2015("1,2,9,2,9,5,1,5,fine\nhello\n1,2,3\n", "a.txt")
+    assert [message.split(":")[0] for message in str(caught.value).split("\n")] == ["a.txt, line 2", "a.txt, line 3"]
 
 
 @pytest.mark.parametrize(

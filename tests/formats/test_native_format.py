@@ -102,9 +102,9 @@ def test_reading_leaves_the_garbage_collector_as_it_was(tmp_path):
         (" \n", r"a\.json: the file is empty"),
         ("{", r"a\.json: not valid JSON \(Expecting"),
         ("[" * 100_000, r"a\.json: not valid JSON \(maximum recursion|a\.json: not valid JSON"),
-        ("[]", "the file holds a list, not"),
-        ("{}", r'"images" is missing; the file has \[\]'),
-        ({"pages": {}}, r'"images" is missing; the file has \[\'pages\'\]'),
+        ("[]", "in no known format: it holds a list; native is"),
+        ("{}", r"in no known format: it holds \[\]; native is"),
+        ({"pages": {}}, r"in no known format: it holds \['pages'\]; native is .* coco has"),
         ({"images": None}, '"images" is None: it must map file names to pages'),
         ({"images": []}, '"images" is a list, as in COCO'),
         ({"images": {"a.jpg": []}}, r"a\.jpg: the page is \[\], not an object"),
@@ -121,6 +121,19 @@ def test_a_broken_file_names_itself_and_the_culprit(tmp_path, content, message):
     with pytest.raises(AnnotationError, match=message) as caught:
         read_annotations(write_json(tmp_path / "a.json", content))
     assert str(tmp_path / "a.json") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("root", "message"),
+    [
+        ([], "the file holds a list, not"),
+        ({}, r'"images" is missing; the file has \[\]'),
+        ({"pages": {}}, r'"images" is missing; the file has \[\'pages\'\]'),
+    ],
+)
+def test_a_file_that_is_not_native_is_refused_by_name(tmp_path, root, message):
+    with pytest.raises(AnnotationError, match=message):
+        read_annotations(write_json(tmp_path / "a.json", root), "native")
 
 
 def test_bytes_that_are_not_utf8_are_located(tmp_path):

@@ -59,3 +59,26 @@ def test_the_same_page_twice_asks_for_the_image_folder(tmp_path):
     path = write_label(tmp_path / "Label.txt", ("/x/a.jpg", []), ("../a.jpg", []))
     with pytest.raises(AnnotationError, match=r"line 2: a\.jpg is labelled twice .*image_path"):
         read_annotations(path)
+
+
+def test_a_line_that_is_repeated_byte_by_byte_is_skipped_and_named(tmp_path):
+    path = write_label(
+        tmp_path / "Label.txt", ("a.jpg", [{"points": SQUARE}]), ("b.jpg", []), ("a.jpg", [{"points": SQUARE}])
+    )
+    found = read_annotations(path)
+    assert [len(page.words) for page in found.pages.values()] == [1, 0]
+    assert found.notes == (f"{path}, line 3: skipped, the same as line 1 (a.jpg)",)
+
+
+def test_all_lines_that_cannot_be_read_are_listed_at_once(tmp_path):
+    path = tmp_path / "Label.txt"
+    path.write_text("a.jpg\t[]\nb.jpg\na.jpg\t[{}]\nc.jpg\t[5]\n")
+    with pytest.raises(AnnotationError) as caught:
+        read_annotations(path, "paddle")
+    messages = str(caught.value).split("\n")
+    assert [message.removeprefix(str(path)).split(":")[0] for message in messages] == [
+        ", line 2",
+        ", line 3",
+        ", line 4",
+    ]
+    assert "labelled twice ('a.jpg'), first in line 1" in messages[1]

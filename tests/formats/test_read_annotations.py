@@ -13,7 +13,7 @@ QUAD = "1,2,9,2,9,5,1,5"
 CURVE = "0,0,5,1,9,0,9,5,5,6,0,5"
 LABELS = {
     "icdar2015": [f"{QUAD},10,50\n{QUAD},a\n", f"{QUAD}\n", f"{QUAD},2015\n{QUAD},1,000,000\n"],
-    "icdar2013": ['1 2 9 5 "a"\n', '1, 2, 9, 5, "Tel, Fax"\n', "1,2,9,5,2015\n"],
+    "icdar2013": ['1 2 9 5 "a"\n', '1, 2, 9, 5, "Tel, Fax"\n', '1,2,9,5,"2015"\n'],
     "total_text": [
         "x: [[1 2\n 3]], y: [[4 5 6]], ornt: [u'c'], transcriptions: [u'a']\n",
         f"{QUAD},a\n{QUAD},b\n{CURVE},c\n",
@@ -147,7 +147,7 @@ def test_a_folder_without_annotations_is_named_with_the_cure(tmp_path):
     with pytest.raises(AnnotationError, match=r"no annotation files in this folder: set annotation_path"):
         read_annotations(tmp_path)
     (tmp_path / "poly_gt_img1.mat").touch()
-    with pytest.raises(AnnotationError, match="Matlab files are not supported"):
+    with pytest.raises(AnnotationError, match="Matlab files are not supported: use the text files"):
         read_annotations(tmp_path)
 
 
@@ -174,19 +174,98 @@ def test_text_that_is_not_json_is_named(tmp_path, format):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("\n", "all annotation files are empty, so nothing shows their format"),
-        (f"{QUAD},a\nhello\n", r"a\.txt, line 2: 'hello' fits none"),
-        ("0 0.48 0.63 0.69 0.71\n", r"a\.txt, line 1: '0 0\.48 0\.63 0\.69 0\.71' fits none"),
-        ("1,2,3\n", r"a\.txt, line 1: '1,2,3' fits none"),
-        (f'1,2,3,4,"a"\n{QUAD},b\n', "boxes of two corners and polygons are mixed"),
+        ("\n", "nothing shows their format: set annotation_format|the file is empty"),
+        ("115,322,###\n", "no annotation file has a polygon in it, so nothing shows their format"),
+        (
+            f"{QUAD},a\nhello\n1,2,3\n",
+            r"a\.txt, line 2: 'hello' is in no known format\n.*a\.txt, line 3: '1,2,3' is in",
+        ),
+        ("0 0.48 0.63 0.69 0.71\n", r"a\.txt, line 1: '0 0\.48 0\.63 0\.69 0\.71' looks like YOLO"),
+        ("0 0 523 467 315 40 0.1\n", r"a\.txt, line 1: .* looks like MSRA-TD500"),
+        ("1,2,9,5,2015\n", "begins with 5 numbers between commas, and icdar2013 has 4"),
+        (
+            "1,2,3\n",
+            r"native and coco are JSON; paddle .*; .* 3 numbers .* icdar2013 .* icdar2015 .* total_text .* ctw1500",
+        ),
     ],
 )
-def test_a_folder_that_shows_no_format_asks_for_it(tmp_path, content, message):
+def test_a_folder_that_shows_no_format_says_why_each_refused(tmp_path, content, message):
     (tmp_path / "a.txt").write_text(content)
+    with pytest.raises(AnnotationError, match=message):
+        read_annotations(tmp_path)
+    with pytest.raises(AnnotationError, match=message):
+        read_annotations(tmp_path / "a.txt")
+
+
+def write_labels(folder, *contents):
+    for at, content in enumerate(contents):
+        (folder / f"{at:02d}.txt").write_text(content)
+
+
+@pytest.mark.parametrize(
+    "others", [f"{CURVE},a\n", f"{CURVE}\n", f"{CURVE},2024\n", LABELS["total_text"][0]], ids=str.strip
+)
+def test_auto_looks_at_all_files_of_a_folder(tmp_path, others):
+    write_labels(tmp_path, *[f"{QUAD},a\n"] * 25, others)
+    found = read_annotations(tmp_path)
+    assert found.format == "total_text"
+    assert len(found.pages["00.jpg"].words[0].points) == 4
+    assert len(found.pages["25.jpg"].words[0].points) in (3, 6)
+
+
+def test_a_mixed_folder_is_told_which_files_are_which(tmp_path):
+    write_labels(tmp_path, *[f"{QUAD},a\n"] * 25, '1,2,9,5,"a"\n', LABELS["ctw1500"][2])
     with pytest.raises(
-        AnnotationError, match=rf"{message}: set annotation_format \(--format\) to one of native, icdar2015"
+        AnnotationError,
+        match=r"several formats are mixed \(four corners in 25 files: 00\.txt, 01\.txt, 02\.txt, \.\.\.; "
+        r"boxes of two corners in 1 file: 25\.txt; XML in 1 file: 26\.txt\): put each into its own folder",
     ):
         read_annotations(tmp_path)
+
+
+def test_faults_of_all_files_are_listed_at_once_and_many_are_counted(tmp_path):
+    write_labels(tmp_path, *[f"{QUAD},a\nhello\n"] * 60)
+    with pytest.raises(AnnotationError) as caught:
+        read_annotations(tmp_path, "icdar2015")
+    messages = str(caught.value).split("\n")
+    assert (len(messages), messages[-1]) == (51, "... and 10 more")
+    assert "00.txt, line 2" in messages[0]
+    assert "49.txt, line 2" in messages[49]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gt.mat", "Matlab files are not supported"),
+        ("gt.zip", "an archive is not read: unpack it"),
+        ("gt.csv", "tables are not read: convert it"),
+        ("gt.gt", "the suffix of MSRA-TD500"),
+    ],
+)
+def test_files_that_are_never_read_get_an_answer_of_their_own(tmp_path, name, message):
+    (tmp_path / name).write_bytes(b"filename,file_size\n" if name.endswith("csv") else b"PK\x03\x04\xff\xfe")
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(AnnotationError, match=message):
+            read_annotations(path)
+
+
+@pytest.mark.parametrize(
+    ("root", "name"),
+    [
+        ({"version": "5", "shapes": []}, "labelme"),
+        ({"_via_img_metadata": {}}, "VGG Image Annotator"),
+        ({"a.jpg123": {"filename": "a.jpg", "regions": []}}, "VGG Image Annotator"),
+        ([{"id": 1, "data": {"ocr": "a.jpg"}, "annotations": []}], "Label Studio"),
+        ({"a.jpg": {"img_dimensions": [1, 2], "polygons": []}}, "docTR"),
+        ({"gt_0": [{"transcription": "a", "points": [[0, 0]]}]}, "LSVT or ArT"),
+    ],
+)
+def test_json_of_another_format_is_refused_by_its_name(tmp_path, root, name):
+    (tmp_path / "a.json").write_text(json.dumps(root))
+    with pytest.raises(
+        AnnotationError, match=rf"a\.json: this looks like {name}, which is not read: .* native is .* coco has"
+    ):
+        read_annotations(tmp_path / "a.json")
 
 
 def test_a_label_file_that_is_not_utf8_is_named(tmp_path):
@@ -201,16 +280,10 @@ def test_a_label_that_is_a_folder_is_named(tmp_path):
         read_annotations(tmp_path)
 
 
-def test_a_json_of_a_list_is_refused_as_native(tmp_path):
+def test_a_json_of_a_list_is_refused(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps([{"file_name": "a.jpg"}]))
-    with pytest.raises(AnnotationError, match="the file holds a list"):
+    with pytest.raises(AnnotationError, match="in no known format: it holds a list"):
         read_annotations(tmp_path / "a.json")
-
-
-def test_twenty_files_are_enough_to_tell_the_format(tmp_path):
-    for at in range(30):
-        (tmp_path / f"{at:02d}.txt").write_text(f"{QUAD},a\n" if at < 25 else "")
-    assert (read_annotations(tmp_path).format, len(read_annotations(tmp_path).pages)) == ("icdar2015", 30)
 
 
 @settings(max_examples=200, deadline=None)

@@ -3,6 +3,7 @@
 import pytest
 
 from ocr.errors import AnnotationError
+from ocr.formats import read_annotations
 from ocr.formats.total_text import parse_total_text
 
 RECORDS = """\
@@ -67,3 +68,36 @@ def test_text_before_the_first_record_and_lines_without_a_polygon_are_refused():
         parse_total_text("hello\n" + RECORDS, "img1.txt")
     with pytest.raises(AnnotationError, match="line 2: '1,2,3,4,two' is not a line of Total-Text"):
         parse_total_text("0,0,9,0,9,5,one\n1,2,3,4,two\n", "img1.txt")
+
+
+def test_plain_polygons_have_the_marks_of_adelaidet():
+    words = parse_total_text("0,0,9,0,9,5,####one\n0,0,9,0,9,5,#######\n", "0000001.txt")
+    assert [(word.text, word.ignore) for word in words] == [("one", False), ("###", True)]
+
+
+def test_regions_of_one_point_are_skipped_and_all_named_with_their_line(tmp_path):
+    record = "x: [[115]], y: [[322]], ornt: [u'#'], transcriptions: [u'#']\n"
+    (tmp_path / "poly_gt_img1.txt").write_text(RECORDS + record)
+    (tmp_path / "poly_gt_img2.txt").write_text(record)
+    (tmp_path / "poly_gt_img3.txt").write_text("0,0,9,0,9,5,one\n115,322,###\n")
+    found = read_annotations(tmp_path)
+    assert {name: len(page.words) for name, page in found.pages.items()} == {
+        "img1.jpg": 5,
+        "img2.jpg": 0,
+        "img3.jpg": 1,
+    }
+    assert [note.removeprefix(f"{tmp_path}/").split(":")[0] for note in found.notes] == [
+        "poly_gt_img1.txt, line 8",
+        "poly_gt_img2.txt, line 1",
+        "poly_gt_img3.txt, line 2",
+    ]
+
+
+def test_broken_records_of_all_files_are_listed_at_once(tmp_path):
+    bad = "x: [[1 2]], y: [[1]], ornt: [u'c'], transcriptions: [u'a']\n"
+    (tmp_path / "a.txt").write_text(bad + RECORDS + bad)
+    (tmp_path / "b.txt").write_text(bad)
+    with pytest.raises(AnnotationError) as caught:
+        read_annotations(tmp_path)
+    places = [message.removeprefix(f"{tmp_path}/").split(":")[0] for message in str(caught.value).split("\n")]
+    assert places == ["a.txt, line 1", "a.txt, line 9", "b.txt, line 1"]

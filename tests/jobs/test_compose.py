@@ -78,7 +78,7 @@ def test_in_a_checkout_the_link_to_the_configs_of_the_package_is_not_a_second_fo
         ("model=litee", "model=litee: did you mean lite? Known: base, dbnetpp, efficientnet_lite, lite, resnet50"),
         ("experiment=nosuch", "experiment=nosuch: Known: demo, receipts"),
         ("trainer.max_epoch=1", "trainer.max_epoch is not a setting: did you mean max_epochs? Known: "),
-        ("nosuchkey=1", "nosuchkey is not a setting: Known: annotation_format, boxes"),
+        ("nosuchkey=1", "nosuchkey is not a setting: Known: annotation_categories, annotation_format, boxes"),
         ("batch_size=3", "did you mean dataloaders.train_dataloader.batch_size or "),
         ("trainer.max_epochs", "trainer.max_epochs is not of the form KEY=VALUE"),
         ("a=[1,", "a=[1, is not of the form KEY=VALUE"),

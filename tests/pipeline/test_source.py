@@ -112,6 +112,45 @@ def test_the_folder_may_be_given_as_text_or_as_a_path(tmp_path, monkeypatch):
     assert len(open_folder("images", "a.json")) == len(open_folder(Path("images"), annotation)) == 1
 
 
+def test_all_pages_that_cannot_be_used_are_listed_at_once(tmp_path):
+    folder = write_images(tmp_path / "images", "a.jpg", "b.jpg")
+    pages = {
+        "a.jpg": {"words": {"1": {"points": [[1, 2]]}, "2": {"points": SQUARE}, "3": {"points": "x"}}},
+        "b.jpg": {"words": {"1": {"points": SQUARE}}},
+        "gone.jpg": {"words": {}},
+    }
+    (tmp_path / "a.json").write_text(json.dumps({"images": pages}))
+    with pytest.raises(AnnotationError) as caught:
+        open_folder(folder, tmp_path / "a.json")
+    first, second, third = str(caught.value).split("\n")
+    assert "a.jpg: word 1: points [[1, 2]] has 1 points" in first
+    assert "a.jpg: word 3: points 'x' is not a list" in second
+    assert "gone.jpg is in" in third
+    assert list(open_folder(folder, tmp_path / "a.json", on_bad_sample="skip").skipped) == ["a.jpg", "gone.jpg"]
+
+
+def test_what_was_skipped_or_assumed_in_the_annotation_is_logged(tmp_path, caplog):
+    folder = write_images(tmp_path / "images", "a.jpg")
+    (folder / "a.txt").write_text("2,2,20,2,20,12,2,12,a\n115,322,###\n")
+    assert len(open_folder(folder, folder).entries[0].polygons) == 1
+    assert "a.txt, line 2: skipped, it has one point" in caplog.text
+
+
+def test_categories_reach_the_annotation(tmp_path):
+    folder = write_images(tmp_path / "images", "a.jpg")
+    root = {
+        "images": [{"id": 1, "file_name": "a.jpg"}],
+        "categories": [{"id": 1, "name": "text"}, {"id": 2, "name": "figure"}],
+        "annotations": [{"id": at, "image_id": 1, "category_id": at, "bbox": [0, 0, 9, 5]} for at in (1, 2)],
+    }
+    (tmp_path / "a.json").write_text(json.dumps(root))
+    counts = [
+        len(open_folder(folder, tmp_path / "a.json", annotation_categories=categories).entries[0].polygons)
+        for categories in ("auto", ["figure", "text"])
+    ]
+    assert counts == [1, 2]
+
+
 def test_an_unknown_annotation_format_is_refused_with_the_known_ones(tmp_path):
     folder = write_images(tmp_path / "images", "a.jpg")
     annotation = write_annotation(tmp_path / "a.json", "a.jpg")

@@ -121,3 +121,20 @@ def test_a_source_that_cannot_be_read_leaves_no_target(tmp_path):
     with pytest.raises(AnnotationError, match="no such file or folder: name the annotations to convert"):
         convert_annotations(tmp_path / "gone", tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
+
+
+def test_what_was_skipped_or_left_out_is_in_the_summary(tmp_path):
+    labels = write(tmp_path / "labels" / "a.txt", "0,0,9,0,9,5,a\n115,322,###\n").parent
+    done = convert_annotations(labels, tmp_path / "1.json")
+    assert (done.words, done.notes) == (
+        1,
+        (f"{labels / 'a.txt'}, line 2: skipped, it has one point, and a polygon needs three",),
+    )
+    root = {
+        "images": [{"id": 1, "file_name": "a.jpg"}],
+        "categories": [{"id": 1, "name": "text"}, {"id": 2, "name": "figure"}],
+        "annotations": [{"id": at, "image_id": 1, "category_id": at, "bbox": [0, 0, 9, 5]} for at in (1, 2)],
+    }
+    coco = write(tmp_path / "coco.json", json.dumps(root))
+    assert "left out 1 of figure" in convert_annotations(coco, tmp_path / "2.json").notes[0]
+    assert convert_annotations(coco, tmp_path / "3.json", categories=["text", "figure"]).words == 2

@@ -71,7 +71,12 @@ def _write_annotation(config: DictConfig, split: str, names: list[str], root: Pa
     node = config.datasets[f"{split}_dataset"]
     if node.annotation_path is None:
         return None
-    known = read_annotations(node.annotation_path, node.get("annotation_format", "auto"), node.image_path)
+    known = read_annotations(
+        node.annotation_path,
+        node.get("annotation_format", "auto"),
+        node.image_path,
+        node.get("annotation_categories", "auto"),
+    )
     target = root / "jsons" / f"{split}.json"
     write_native(Annotations(str(target), "native", {name: known.pages[name] for name in names}), target)
     return target

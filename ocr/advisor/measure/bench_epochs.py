@@ -21,7 +21,10 @@ from ocr.advisor.measure.timed_batches import Pass
 from ocr.jobs.compose import compose_training
 from ocr.pipeline.batch import Batch
 
-_OF_FOLDERS = ("datasets.", "image_extensions=", "annotation_format=", "use_stored_maps=", "shards_base_path=")
+_OF_FOLDERS = (
+    *("datasets.", "image_extensions=", "annotation_format=", "annotation_categories="),
+    *("use_stored_maps=", "shards_base_path="),
+)
 """Overrides that shards do not know, or that would read other shards."""
 _MEMORY_PAGE_BYTES = 4096
 
@@ -50,6 +53,7 @@ def compose(configuration: Configuration, given: Sequence[str], split: str, data
     if not configuration.from_shards:
         annotation = None if data.annotation is None else str(data.annotation)
         node.update({"image_path": str(data.images), "annotation_path": annotation, "annotation_format": "native"})
+        node.annotation_categories = "auto"
     merged = OmegaConf.merge(config, OmegaConf.from_dotlist(own))
     assert isinstance(merged, DictConfig)
     if any(one.startswith("data.num_workers=") for one in own):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ocr.tools.annotations_command import CATEGORIES_HELP
 from ocr.tools.executor import EXECUTOR_HELP
 
 
@@ -35,6 +36,7 @@ def convert(
     ] = None,
     size: Annotated[int, typer.Option(help="Side of the letterboxed page, for maps and ready samples.")] = 640,
     annotation_format: Annotated[str, typer.Option(help="Format of the annotation.")] = "auto",
+    categories: Annotated[list[str] | None, typer.Option(help=CATEGORIES_HELP)] = None,
     on_bad_sample: Annotated[str, typer.Option(help="raise: stop and name the file; skip: leave it out.")] = "raise",
     workers: Annotated[int | None, typer.Option(help="Shards written at the same time; default: one per core.")] = None,
     executor: Annotated[str, typer.Option(help=EXECUTOR_HELP)] = "local",
@@ -79,7 +81,12 @@ def convert(
     transform = DBTransforms([Letterbox(size), Normalize()], normalize="device")
     datasets = {
         name: OCRDataset(
-            images, annotation, transform, annotation_format=annotation_format, on_bad_sample=on_bad_sample
+            images,
+            annotation,
+            transform,
+            annotation_format=annotation_format,
+            annotation_categories=categories or "auto",
+            on_bad_sample=on_bad_sample,
         )
         for name, images, annotation in find_splits(source, split)
     }

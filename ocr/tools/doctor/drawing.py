@@ -30,7 +30,7 @@ LAYERS = ("word", "bad", "good")
 # There is nothing to see, opening the file is what went wrong, or it is not safe.
 NOT_DRAWN = frozenset({
     "annotation-error", "missing-folder", "missing-image", "empty-file", "unreadable-image", "too-many-pixels",
-    "bad-points", "bad-text", "unreferenced-file",
+    "bad-points", "bad-text", "unreferenced-file", "annotation-note",
 })  # fmt: skip
 
 

@@ -47,6 +47,7 @@ class DoctorSettings:
     min_text_size: float = 2.0
     deep: bool = False
     max_pixels: int = PIXEL_LIMIT
+    annotation_categories: str | Sequence[str] = "auto"
 
     def __post_init__(self) -> None:
         check_numbers(self, size=SIDE, min_text_size=Range(0), max_pixels=SIDE)
@@ -85,6 +86,7 @@ def examine(
     splits: Sequence[str] | None = None,
     annotation_path: Path | None = None,
     annotation_format: str = "auto",
+    annotation_categories: str | Sequence[str] = "auto",
     annotation_frame: str = "auto",
     size: int = 640,
     min_text_size: float = 2.0,
@@ -101,7 +103,9 @@ def examine(
     an error and is never decoded.
     """
     data = Path(data)
-    settings = DoctorSettings(annotation_format, annotation_frame, size, min_text_size, deep, max_pixels)
+    settings = DoctorSettings(
+        annotation_format, annotation_frame, size, min_text_size, deep, max_pixels, annotation_categories
+    )
     check_frame_name(annotation_frame)
     check_executor(executor, workers)
     alone = [(data.resolve().name, data, annotation_path)] if annotation_path else None
@@ -135,11 +139,13 @@ def examine_split(
         return Split(name, folder, None), [Finding(name, "", "missing-folder", detail)]
     files = sorted(files_below(folder))
     try:
-        annotations = read_annotations(annotation_file, settings.annotation_format, folder)
+        annotations = read_annotations(
+            annotation_file, settings.annotation_format, folder, settings.annotation_categories
+        )
     except (AnnotationError, OSError) as error:
         images = _inspect(name, folder, _images_among(files), settings, pool)
-        unreadable = Finding(name, "", "annotation-error", str(error))
-        return Split(name, folder, None, images), [unreadable, *image_findings(name, images)]
+        unreadable = [Finding(name, "", "annotation-error", fault) for fault in str(error).split("\n")]
+        return Split(name, folder, None, images), [*unreadable, *image_findings(name, images)]
     images = _inspect(name, folder, _images_among(files, annotations.pages), settings, pool)
     outlines, bad_words = parse_words(name, annotations)
     frames = _judge_frames(name, annotations, images, outlines, settings, pool)
@@ -148,7 +154,8 @@ def examine_split(
     return split, [
         *missing_images(name, annotations, files),
         *image_findings(name, {file: facts for file, facts in images.items() if file in pages}),
-        *unreferenced_files(name, annotations, files, images),
+        *unreferenced_files(name, annotations, files, images, folder),
+        *(Finding(name, "", "annotation-note", note) for note in annotations.notes),
         *bad_words,
         *(Finding(name, page, "no-words", "has no words") for page in pages if not pages[page].words),
         *_frame_findings(name, annotations, images, frames, settings.annotation_frame),

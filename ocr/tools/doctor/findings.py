@@ -49,6 +49,9 @@ KINDS: dict[str, Kind] = {
     "degenerate-polygon": Kind("warning", "a polygon without area", "Draw the word again; --fix drops it"),
     "self-intersecting": Kind("warning", "the outline crosses itself", "--fix reorders or repairs it"),
     "out-of-page": Kind("warning", "vertices outside the page", "--fix clips it"),
+    "annotation-note": Kind(
+        "note", "a part of the annotation was skipped, or read by an assumption", "Correct the annotation, or set it"
+    ),
     "corrupt-but-readable": Kind("note", "damaged, and still decoded", "Copy it again if you can"),
     "ambiguous-frame": Kind("note", "EXIF page whose frame is unclear", "Look at it; annotation_frame decides"),
     "no-words": Kind("note", "a page without words", "Fine for a page without text"),

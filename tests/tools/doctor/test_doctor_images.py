@@ -298,3 +298,24 @@ def test_an_orientation_that_does_not_exist_counts_as_upright(dataset: SmallData
 
 def test_every_kind_has_a_severity_a_meaning_and_a_cure() -> None:
     assert all(kind.severity in ("error", "warning", "note") and kind.meaning and kind.cure for kind in KINDS.values())
+
+
+def test_label_files_in_use_are_not_stray(dataset: SmallDataset) -> None:
+    folder = dataset.add("a.jpg").parent
+    (folder / "gt_a.txt").write_text("20,30,80,30,80,50,20,50,total\n115,32,###\n")
+    (folder / "notes.md").write_text("a stray file")
+    report = examine(folder, annotation_path=folder, annotation_format="icdar2015", show_progress=False)
+    assert [(finding.image, finding.kind) for finding in report.findings] == [
+        ("notes.md", "unreferenced-file"),
+        ("", "annotation-note"),
+    ]
+    assert "gt_a.txt, line 2: skipped, it has one point" in report.findings[1].message
+    assert report.ok
+
+
+def test_every_line_that_cannot_be_read_is_a_finding(dataset: SmallDataset) -> None:
+    folder = dataset.add("a.jpg").parent
+    (folder / "a.txt").write_text("hello\n20,30,80,30,80,50,20,50,total\n1,2,3\n")
+    report = examine(folder, annotation_path=folder, annotation_format="icdar2015", show_progress=False)
+    assert kinds(report) == ["annotation-error", "annotation-error"]
+    assert ["line 1" in report.findings[0].message, "line 3" in report.findings[1].message] == [True, True]

@@ -1,0 +1,122 @@
+"""Which format per-image annotation files are in, from every line of every file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from ocr.errors import AnnotationError
+from ocr.formats.foreign import answer_by_suffix, name_of_line, refusals
+from ocr.formats.icdar import BOX, has_more_points
+from ocr.formats.lines import MARK, is_one_point, leading_numbers, list_faults, numbered_lines, shorten, to_number
+from ocr.formats.total_text import RECORD_START
+
+SHAPES = {
+    "xml": "XML",
+    "record": "records of Total-Text, x: [[...]]",
+    "marked": "polygons before ####",
+    "offsets": "32 numbers",
+    "box": "boxes of two corners",
+    "quad": "four corners",
+    "polygon": "polygons",
+}
+_CURE = "set annotation_format (--format) to its format if it is one of them, or convert it"
+_CTW1500 = {"xml", "marked", "offsets"}
+_NAMED_FILES = 3
+
+
+def detect(where: str, texts: Mapping[Path, str]) -> str:
+    """The format that reads all of the files; if there is none, the error says which files are which."""
+    files: dict[str, list[Path]] = {}
+    lines: Counter[str] = Counter()
+    foreign: list[tuple[Path, int, str]] = []
+    for path, text in texts.items():
+        found = _shapes(path, text, foreign)
+        lines.update(found)
+        for shape in found:
+            files.setdefault(shape, []).append(path)
+    if foreign:
+        raise _foreign_lines(foreign)
+    files.pop("point", None)
+    if not files:
+        raise AnnotationError(
+            f"{where}: no annotation file has a polygon in it, so nothing shows their format: "
+            "set annotation_format (--format)"
+        )
+    format = _choose(set(files), 2 * lines["marked"] > lines.total())
+    if format is None:
+        raise _mixed(where, files)
+    return format
+
+
+def _choose(present: set[str], mostly_marked: bool) -> str | None:
+    if present <= _CTW1500:
+        return "ctw1500"
+    if present == {"box"}:
+        return "icdar2013"
+    curved = present & {"polygon", "record"}
+    # An outline of 16 points without a text looks like the 32 numbers of CTW1500.
+    if present & {"box", "xml"} or ("offsets" in present and not curved):
+        return None
+    if mostly_marked and "record" not in present:
+        return "ctw1500"
+    return "total_text" if curved else "icdar2015"
+
+
+def _shapes(path: Path, text: str, foreign: list[tuple[Path, int, str]]) -> Counter[str]:
+    """How many lines of each shape a file has; lines of no known shape are added to `foreign`."""
+    if RECORD_START.search(text):
+        return Counter(["record"])
+    if text.lstrip().startswith("<"):
+        return Counter(["xml"])
+    seen: Counter[str] = Counter()
+    for number, line in numbered_lines(text):
+        shape = _shape(line)
+        if shape is None:
+            foreign.append((path, number, line))
+        else:
+            seen[shape] += 1
+    return seen
+
+
+def _shape(line: str) -> str | None:
+    fields, rest = leading_numbers(line)
+    count = len(fields)
+    if rest is not None and rest.startswith(MARK) and count >= 6:
+        return "marked"
+    if rest is None and count == 32:
+        return "offsets"
+    if count == 6 or (count >= 10 and has_more_points([to_number(field) for field in fields])):
+        return "polygon"
+    if count >= 8:
+        return "quad"
+    # Numbers between spaces may be anything (YOLO, say), but only ICDAR-2013 puts a quoted text behind four of them.
+    spaced = BOX.fullmatch(line) if count == 0 else None
+    if count == 4 or (spaced is not None and (spaced[5] or "").startswith('"')):
+        return "box"
+    return "point" if is_one_point(line) else None
+
+
+def _foreign_lines(foreign: list[tuple[Path, int, str]]) -> AnnotationError:
+    faults = []
+    for path, number, line in foreign:
+        name = name_of_line(line)
+        looks = "is in no known format" if name is None else f"looks like {name}, which is not read"
+        faults.append(f"{path}, line {number}: {shorten(line)} {looks}")
+    path, _, line = foreign[0]
+    answer = answer_by_suffix(path)
+    tried = f"Tried on the first of these lines: {refusals(line)}: {_CURE}"
+    return AnnotationError("\n".join([list_faults(faults), tried] if answer is None else [f"{path}: {answer}", tried]))
+
+
+def _mixed(where: str, files: Mapping[str, list[Path]]) -> AnnotationError:
+    groups = []
+    for shape, paths in files.items():
+        names = ", ".join(path.name for path in paths[:_NAMED_FILES])
+        more = ", ..." if len(paths) > _NAMED_FILES else ""
+        groups.append(f"{SHAPES[shape]} in {len(paths)} file{'s'[: len(paths) > 1]}: {names}{more}")
+    return AnnotationError(
+        f"{where}: several formats are mixed ({'; '.join(groups)}): put each into its own folder, "
+        "or set annotation_format (--format) to one that reads all files"
+    )
