@@ -39,7 +39,7 @@ def test_a_missing_image_names_the_file_that_differs_in_case_only(dataset: Small
     path = dataset.add("b.JPG")
     path.rename(path.with_name("b.jpg"))
     missing = next(finding for finding in dataset.examine().findings if finding.kind == "missing-image")
-    assert "b.jpg is there" in missing.message
+    assert "b.jpg exists" in missing.message
 
 
 def test_a_name_that_leads_out_of_the_folder_is_missing_even_where_such_a_file_exists(dataset: SmallDataset) -> None:
