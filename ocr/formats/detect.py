@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ocr.errors import AnnotationError
 from ocr.formats.foreign import answer_by_suffix, name_of_line, refusals
-from ocr.formats.icdar import BOX, has_more_points
+from ocr.formats.icdar import BOX
 from ocr.formats.lines import MARK, is_one_point, leading_numbers, list_faults, numbered_lines, shorten, to_number
+from ocr.formats.outline import judge_numbers
 from ocr.formats.total_text import RECORD_START
 
 SHAPES = {
@@ -87,7 +88,7 @@ def _shape(line: str) -> str | None:
         return "marked"
     if rest is None and count == 32:
         return "offsets"
-    if count == 6 or (count >= 10 and has_more_points([to_number(field) for field in fields])):
+    if count == 6 or (count >= 10 and judge_numbers([to_number(field) for field in fields]) == "points"):
         return "polygon"
     if count >= 8:
         return "quad"

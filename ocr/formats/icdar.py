@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from ocr.formats.lines import (
     to_pairs,
     unreadable,
 )
+from ocr.formats.outline import judge_numbers
 
 IGNORED = "###"
 # The training set of 2013 separates by spaces, its test set by commas and spaces.
@@ -28,9 +28,6 @@ QUAD = re.compile(r"\s*,\s*".join([f"({NUMBER})"] * 8) + r"\s*(?:,(.*))?")
 # ICDAR-2017 and 2019 MLT write the script between the corners and the text, RCTW-17 whether the text is difficult.
 SCRIPT = re.compile(r"(Arabic|Bangla|Chinese|Hindi|Japanese|Korean|Latin|Mixed|None|Symbols),(.*)")
 DIFFICULT = re.compile(r'([01]),\s*"(.*)"')
-# The outlines of Total-Text, CTW1500 and AdelaiDet have 10 points and more; no text begins with 12 numbers.
-_MAX_NUMBERS = 20
-_MAX_SKEW = 0.1
 
 
 def parse_icdar2013(text: str, where: str) -> tuple[Word, ...]:
@@ -95,29 +92,9 @@ def _split_prefixes(words: tuple[Word, ...]) -> tuple[Word, ...]:
     return words
 
 
-def has_more_points(numbers: list[float]) -> bool:
-    """Whether the numbers after four corners are further points, not a text such as `1,000`.
-
-    The corners of a word are nearly a parallelogram, the first four points of a longer outline are not; the numbers
-    of a text are hardly ever points inside the word's own box.
-
-    >>> has_more_points([1, 2, 9, 2, 9, 5, 1, 5, 10, 50]), has_more_points([0, 0, 5, 1, 9, 0, 9, 5, 5, 6, 0, 5])
-    (False, True)
-    """
-    if len(numbers) < 10 or len(numbers) >= _MAX_NUMBERS:
-        return len(numbers) >= _MAX_NUMBERS
-    a, b, c, d = corners = to_pairs(numbers[:8])
-    skew = math.hypot(a[0] - b[0] + c[0] - d[0], a[1] - b[1] + c[1] - d[1])
-    perimeter = math.dist(a, b) + math.dist(b, c) + math.dist(c, d) + math.dist(d, a)
-    (left, right), (top, bottom) = ((min(axis), max(axis)) for axis in zip(*corners, strict=True))
-    further = to_pairs(numbers[8 : len(numbers) // 2 * 2])
-    inside = all(left <= x <= right and top <= y <= bottom for x, y in further)
-    return skew > _MAX_SKEW * perimeter or inside
-
-
 def _refuse_polygon(line: str, place: str) -> None:
     numbers = [to_number(field) for field in leading_numbers(line)[0]]
-    if has_more_points(numbers):
+    if judge_numbers(numbers) == "points":
         raise AnnotationError(
             f"{place}: {shorten(line)} has {len(numbers)} numbers, and ICDAR-2015 has eight: "
             "set annotation_format (--format) to total_text, or to ctw1500 if #### is before the texts"

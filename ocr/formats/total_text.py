@@ -8,6 +8,7 @@ import re
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Word
 from ocr.formats.lines import parse_lines, shorten, split_polygon, to_number, to_pairs, unreadable
+from ocr.formats.outline import judge_numbers
 
 IGNORED = ("#", "###")
 ORIENTATIONS = {"c": "curved", "h": "horizontal", "m": "multi-oriented"}
@@ -66,6 +67,9 @@ def _parse_record(record: str, where: str, line: int) -> Word:
 def _parse_lines(text: str, where: str) -> tuple[Word, ...]:
     def parse_line(number: int, line: str) -> Word:
         numbers, transcription = split_polygon(line)
+        # Straight words are four corners, and a text such as 1,000 is not a fifth one.
+        if len(numbers) >= 10 and judge_numbers(numbers) == "text":
+            numbers, transcription = numbers[:8], line.split(",", 8)[8].strip()
         if len(numbers) < 6:
             raise unreadable(where, number, line, "Total-Text", f"{_FORM} or x1,y1,x2,y2,x3,y3,...,text")
         return Word(f"{number:04d}", to_pairs(numbers), transcription, transcription in IGNORED)

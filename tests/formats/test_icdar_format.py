@@ -104,7 +104,7 @@ CURVES = {
     "28 numbers": ",".join(f"{10 * at},{at}" for at in range(14)),
     "12 numbers": "0,0,5,1,9,0,9,5,5,6,0,5",
     "10 numbers": "0,0,9,0,9,5,5,7,0,5",
-    "a point inside the four": "0,0,9,0,9,5,0,5,0,2",
+    "a closed ring": "0,0,9,0,9,5,0,5,0,0",
 }
 
 
@@ -120,6 +120,11 @@ def test_icdar2015_reads_texts_that_begin_with_numbers():
     words = parse_icdar2015("".join(f"310,820,590,818,591,851,311,853,{text}\n" for text in texts), "a.txt")
     assert [word.text for word in words] == texts
     assert all(len(word.points) == 4 for word in words)
+
+
+def test_icdar2015_reads_a_text_of_numbers_that_would_be_a_point_in_its_own_box():
+    words = parse_icdar2015("9,48,200,51,200,81,9,81,10,50\n14,31,34,28,34,36,14,39,31,33,JALAN X\n", "a.txt")
+    assert [(word.text, len(word.points)) for word in words] == [("10,50", 4), ("31,33,JALAN X", 4)]
 
 
 def test_icdar2015_reads_the_marks_of_adelaidet():

@@ -213,6 +213,13 @@ def test_auto_looks_at_all_files_of_a_folder(tmp_path, others):
     assert len(found.pages["25.jpg"].words[0].points) in (3, 6)
 
 
+def test_one_curved_word_leaves_the_texts_of_straight_ones_alone(tmp_path):
+    write_labels(tmp_path, *["310,820,590,818,591,851,311,853,1,000.50\n"] * 25, f"{CURVE},a\n")
+    found = read_annotations(tmp_path)
+    assert found.format == "total_text"
+    assert [(len(word.points), word.text) for word in found.pages["00.jpg"].words] == [(4, "1,000.50")]
+
+
 def test_a_mixed_folder_is_told_which_files_are_which(tmp_path):
     write_labels(tmp_path, *[f"{QUAD},a\n"] * 25, '1,2,9,5,"a"\n', LABELS["ctw1500"][2])
     with pytest.raises(

@@ -70,6 +70,14 @@ def test_text_before_the_first_record_and_lines_without_a_polygon_are_refused():
         parse_total_text("0,0,9,0,9,5,one\n1,2,3,4,two\n", "img1.txt")
 
 
+def test_a_straight_word_keeps_its_numbers_as_text_and_an_outline_its_points():
+    words = parse_total_text(
+        "310,820,590,818,591,851,311,853,1,000.50\n0,0,100,0,100,40,10,44,0,30\n",
+        "a.txt",
+    )
+    assert [(len(word.points), word.text) for word in words] == [(4, "1,000.50"), (5, None)]
+
+
 def test_plain_polygons_have_the_marks_of_adelaidet():
     words = parse_total_text("0,0,9,0,9,5,####one\n0,0,9,0,9,5,#######\n", "0000001.txt")
     assert [(word.text, word.ignore) for word in words] == [("one", False), ("###", True)]
