@@ -12,7 +12,7 @@ from ocr.checks import check_choice, check_integer
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.loader.batch_maker import Collate, OwnCollate, Pending, choose_maker
-from ocr.loader.order import EpochBatches, OrderSettings, rank_and_world_size
+from ocr.loader.order import EpochBatches, OrderSettings, Pass, rank_and_world_size
 from ocr.loader.process_engine import ProcessEngine
 from ocr.loader.protocol import HasEpochs, LoadableDataset, Pages, ShardedPages, StreamedPages
 from ocr.loader.stream_order import StreamBatches
@@ -25,7 +25,8 @@ REPORT_SECONDS = 30.0
 
 
 class Loader:
-    """The batches of a dataset; every pass is the next epoch, unless `set_epoch` says another.
+    """The batches of a dataset; every pass is the next epoch, also after one that was broken off, unless `set_epoch` or
+    a loaded state says another.
 
     `engine="threads"`: worker threads write each sample straight into its slot of a batch, or hand out batches of the
     cache without a copy. `engine="processes"`: torch's DataLoader with the same samples, for transforms that hold the
@@ -71,8 +72,7 @@ class Loader:
         if engine == "processes":
             settings |= {"prefetch_factor": ahead, "persistent_workers": persistent_workers}
             collate_items = collate_fn or OwnCollate(dataset)
-            self._processes = ProcessEngine(dataset, self.batch_sampler, collate_items, finish, num_workers, **settings)
-        self._done = 0
+            self._processes = ProcessEngine(dataset, collate_items, finish, num_workers, **settings)
 
     @property
     def batch_size(self) -> int:
@@ -91,63 +91,68 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch | None]:
         warm_up()
-        batches = self.batch_sampler
+        current = self.batch_sampler.start_pass()
+        first = current.done
         if isinstance(self.dataset, HasEpochs):
-            self.dataset.set_epoch(batches.epoch)
-        self._done = batches.first_batch
-        for batch in self._pass():
-            self._done += 1
-            yield self._arrival.receive(batch) if self._arrival is not None and batch is not None else batch
-        self._done = 0
-        batches.set_epoch(batches.epoch + 1)
+            self.dataset.set_epoch(current.epoch)
+        try:
+            for batch in self._pass(current):
+                current.done += 1
+                yield self._arrival.receive(batch) if self._arrival is not None and batch is not None else batch
+        finally:
+            current.running = False
+        self.batch_sampler.end_pass(current)
+        if first and current.done == first:
+            # A stream was resumed after its last batch.
+            yield from self
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch of the next pass."""
         self.batch_sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, int]:
-        """The epoch, and how many of its batches were handed out."""
-        return {"epoch": self.batch_sampler.epoch, "batches": self._done}
+        """The epoch of the latest pass, and how many of its batches were handed out."""
+        epoch, done = self.batch_sampler.position
+        return {"epoch": epoch, "batches": done}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue with the batch after those of the state, with any number of workers."""
-        self.batch_sampler.epoch = state["epoch"]
-        done, batches = state["batches"], self.batches
-        self.batch_sampler.first_batch = done if batches is None else done % batches
+        self.batch_sampler.resume(state["epoch"], state["batches"])
 
     def __repr__(self) -> str:
         count = "unknown number of" if self.batches is None else self.batches
         shown = f"batch_size={self.batch_size}, num_workers={self.num_workers}, engine={self.engine!r}"
         return f"Loader({count} batches, {shown}) of {self.dataset!r}"
 
-    def _pass(self) -> Iterator[Batch | None]:
+    def _pass(self, current: Pass) -> Iterator[Batch | None]:
+        plan = self._plan(current)
         if self.engine == "threads" and self.num_workers:
-            yield from self._from_threads()
+            yield from self._from_threads(plan)
             return
-        plan = self._plan()
-        batches = self._processes.batches() if self._processes is not None else self._from_here(plan)
+        batches = self._processes.batches(plan) if self._processes is not None else self._from_here(plan)
         last = self.batches
         with closing(batches):
-            for done, batch in enumerate(batches, self._done + 1):
+            for done, batch in enumerate(batches, current.done + 1):
                 # Not after the loop: a consumer that knows the number of batches does not ask for one more.
                 if done == last:
                     self._maker.end_pass()
                 yield batch
 
-    def _from_threads(self) -> Iterator[Batch | None]:
+    def _from_threads(self, plan: Iterator[list[int]]) -> Iterator[Batch | None]:
         batches = self.batch_sampler
         following = batches.first if isinstance(batches, EpochBatches) and not batches.shuffle else None
-        pool = WorkerPool(self._plan(), self._maker, self.num_workers, self.batches_ahead, REPORT_SECONDS, following)
+        pool = WorkerPool(plan, self._maker, self.num_workers, self.batches_ahead, REPORT_SECONDS, following)
         try:
             yield from pool.batches()
         finally:
             pool.close()
 
-    def _plan(self) -> Iterator[list[int]]:
+    def _plan(self, current: Pass) -> Iterator[list[int]]:
         """The samples of each batch; shards that must be fetched are announced."""
+        batches = self.batch_sampler.batches(current.epoch, current.done)
         if not isinstance(self.batch_sampler, EpochBatches):
-            return iter(self.batch_sampler)
-        plan = list(self.batch_sampler)
+            return batches
+        plan = list(batches)
         if isinstance(self.dataset, ShardedPages):
             self.dataset.expect(plan)
         return iter(plan)

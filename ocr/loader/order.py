@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Required, Self, TypedDict, Unpack
 
 import numpy as np
@@ -64,6 +65,16 @@ class OrderSettings(TypedDict, total=False):
     world_size: int
 
 
+@dataclass(slots=True, eq=False)
+class Pass:
+    """One pass over an epoch."""
+
+    epoch: int
+    done: int
+    """How many batches of the epoch were handed out, those before a resume included."""
+    running: bool = True
+
+
 class RankBatches:
     """The settings of one rank's batches, the epoch of the next pass, and the batch it starts with."""
 
@@ -82,6 +93,7 @@ class RankBatches:
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self.epoch = self.first_batch = 0
+        self._latest: Pass | None = None
 
     @property
     def sampler(self) -> Self:
@@ -89,9 +101,32 @@ class RankBatches:
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch whose order is drawn next; an epoch that is being resumed keeps its position."""
+        """The epoch of the next pass; an epoch that is being resumed keeps its position."""
         if epoch != self.epoch:
             self.epoch, self.first_batch = epoch, 0
+        # Lightning names the epoch of a stream after it has fetched the first batch.
+        if self._latest is not None and not (self._latest.running and self._latest.epoch == epoch):
+            self._latest = None
+
+    def start_pass(self) -> Pass:
+        """Start a pass; the one after it is the next epoch, whether or not this one is broken off."""
+        started = self._latest = Pass(self.epoch, self.first_batch)
+        self.epoch, self.first_batch = self.epoch + 1, 0
+        return started
+
+    def end_pass(self, ended: Pass) -> None:
+        """All batches of a pass were handed out."""
+        if self._latest is ended:
+            self._latest = None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The epoch of the latest pass and how many of its batches were handed out; else where the next one starts."""
+        return (self._latest.epoch, self._latest.done) if self._latest is not None else (self.epoch, self.first_batch)
+
+    def resume(self, epoch: int, done: int) -> None:
+        """The next pass continues an epoch after `done` batches."""
+        self.epoch, self.first_batch, self._latest = epoch, done, None
 
     def too_few(self, count: int) -> ConfigError:
         """The error for fewer pages than the ranks need."""
@@ -129,14 +164,19 @@ class EpochBatches(RankBatches):
         return min(-(-self.count // (self.batch_size * self.world_size)), self.count // self.world_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        return self._batches(self.first_batch)
+        return self.batches(self.epoch, self.first_batch)
+
+    def resume(self, epoch: int, done: int) -> None:
+        # A state that was saved with the last batch in hand.
+        super().resume(*((epoch, done) if done < len(self) else (epoch + 1, 0)))
 
     def first(self) -> list[int]:
         """The first batch of every epoch, without shuffling."""
-        return next(self._batches(0))
+        return next(self.batches(0, 0))
 
-    def _batches(self, first_batch: int) -> Iterator[list[int]]:
-        order = self._order_of_rank()
+    def batches(self, epoch: int, first_batch: int) -> Iterator[list[int]]:
+        """The batches of an epoch from `first_batch` on."""
+        order = self._order_of_rank(epoch)
         count, batches = len(order), len(self)
         if self.drop_last or self.world_size == 1:
             starts = [min(count, batch * self.batch_size) for batch in range(batches + 1)]
@@ -146,11 +186,11 @@ class EpochBatches(RankBatches):
         for batch in range(first_batch, batches):
             yield order[starts[batch] : starts[batch + 1]].tolist()
 
-    def _order_of_rank(self) -> NDArray[np.int64]:
+    def _order_of_rank(self, epoch: int) -> NDArray[np.int64]:
         if self.order is not None:
-            order = self.order(self.seed, self.epoch, self.shuffle)
+            order = self.order(self.seed, epoch, self.shuffle)
         else:
-            order = epoch_order(self.count, self.seed, self.epoch, self.shuffle)
+            order = epoch_order(self.count, self.seed, epoch, self.shuffle)
         if self.drop_last:
             order = order[: len(self) * self.batch_size * self.world_size]
         if self.world_size == 1:

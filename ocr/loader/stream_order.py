@@ -33,20 +33,24 @@ class StreamBatches(RankBatches):
         self.handles, self.forget = handles, forget
 
     def __iter__(self) -> Iterator[list[Handle]]:
-        for number, of_all_ranks in enumerate(self._batches_of_all_ranks()):
+        return self.batches(self.epoch, self.first_batch)
+
+    def batches(self, epoch: int, first_batch: int) -> Iterator[list[Handle]]:
+        """The batches of an epoch from `first_batch` on."""
+        for number, of_all_ranks in enumerate(self._batches_of_all_ranks(epoch)):
             parts = [part.tolist() for part in np.array_split(np.array(of_all_ranks, dtype=np.int64), self.world_size)]
-            own = [] if number < self.first_batch else parts.pop(self.rank)
+            own = [] if number < first_batch else parts.pop(self.rank)
             for others in parts:
                 self.forget(others)
             if own:
                 yield own
 
-    def _batches_of_all_ranks(self) -> Iterator[list[Handle]]:
+    def _batches_of_all_ranks(self, epoch: int) -> Iterator[list[Handle]]:
         """What all ranks take at a time; one step behind the stream, because the last one may get the rest."""
         size = self.batch_size * self.world_size
         before: list[Handle] = []
         current: list[Handle] = []
-        for handle in self.handles(self.seed, self.epoch, self.shuffle):
+        for handle in self.handles(self.seed, epoch, self.shuffle):
             current.append(handle)
             if len(current) == size:
                 if before:

@@ -1,0 +1,64 @@
+"""Passes over a dataset: whole, broken off, resumed, and several at once."""
+
+from typing import Any
+
+import pytest
+from test_loader import open_split
+
+from ocr.loader import Loader
+
+ENGINES = [("threads", 0), ("threads", 2), ("processes", 1)]
+
+
+def names(batches: Any) -> list[tuple[str, ...]]:
+    return [tuple(batch["image_filename"]) for batch in batches]
+
+
+def take(passed: Any, count: int) -> list[tuple[str, ...]]:
+    return names(batch for batch, _ in zip(passed, range(count), strict=False))
+
+
+@pytest.mark.parametrize(("engine", "workers"), ENGINES)
+def test_a_pass_that_is_broken_off_is_followed_by_the_next_epoch(synthetic, engine, workers):
+    loader = Loader(open_split(synthetic, "train"), 2, workers, engine, shuffle=True)
+    whole = [names(loader) for _ in range(3)]
+    loader.set_epoch(0)
+    assert [take(iter(loader), 2) for _ in range(3)] == [epoch[:2] for epoch in whole]
+
+
+def test_a_pass_that_was_not_begun_is_not_an_epoch(synthetic):
+    loader = Loader(open_split(synthetic, "train"), 2, 0, shuffle=True)
+    iter(loader)
+    assert loader.state_dict() == {"epoch": 0, "batches": 0}
+
+
+def test_the_state_of_a_broken_pass_resumes_it_and_its_own_loader_goes_on_to_the_next_epoch(synthetic):
+    loader, other = (Loader(open_split(synthetic, "train"), 2, 2, shuffle=True) for _ in range(2))
+    whole = [names(other), names(other)]
+    for _ in loader:
+        break
+    state = loader.state_dict()
+    other.load_state_dict(state)
+    other.set_epoch(0)
+    assert names(other) == whole[0][1:]
+    assert names(loader) == whole[1]
+
+
+def test_a_state_saved_with_the_last_batch_in_hand_does_not_repeat_its_epoch(synthetic):
+    loader, other = (Loader(open_split(synthetic, "train"), 2, 2, shuffle=True) for _ in range(2))
+    whole = [names(other), names(other)]
+    states = [loader.state_dict() for _ in loader]
+    for state, rest in ((states[-1], whole[1]), (states[-2], whole[0][-1:]), (loader.state_dict(), whole[1])):
+        other.load_state_dict(state)
+        assert names(other) == rest
+
+
+def test_naming_the_epoch_of_the_running_pass_keeps_its_position_and_another_starts_at_its_beginning(synthetic):
+    loader = Loader(open_split(synthetic, "train"), 2, 2, shuffle=True)
+    passed = iter(loader)
+    next(passed)
+    loader.set_epoch(0)
+    next(passed)
+    assert loader.state_dict() == {"epoch": 0, "batches": 2}
+    loader.set_epoch(1)
+    assert loader.state_dict() == {"epoch": 1, "batches": 0}
