@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ class BatchBuffer:
     def __init__(self, size: int, height: int, width: int, dtype: np.dtype[Any], pinned: bool) -> None:
         self.key = (size, height, width, dtype)
         self.is_being_filled = True
+        self._handed_out: list[weakref.ref[NDArray[Any]]] = []
+        """The arrays that the tensors of the last batch were made of."""
         page = (height, width, 3) if dtype == np.uint8 else (3, height, width)
         kinds: tuple[Any, ...] = (dtype, np.float32, np.float32, np.bool_, np.bool_)
         shapes = ((size, *page), *[(size, height, width)] * 4)
@@ -40,15 +42,20 @@ class BatchBuffer:
 
     def batch(self, positions: list[int]) -> Batch:
         """The tensors of the samples at these positions: views of the whole buffer, or copies if some are missing."""
-        whole = len(positions) == self.key[0]
-        batch = stacked(self.arrays if whole else {name: array[positions] for name, array in self.arrays.items()})
+        if len(positions) == self.key[0]:
+            # Fresh views: each belongs to its tensor alone, and dies with the last tensor or array that shares it.
+            arrays = {name: array.view() for name, array in self.arrays.items()}
+            self._handed_out = [weakref.ref(array) for array in arrays.values()]
+        else:
+            arrays = {name: array[positions] for name, array in self.arrays.items()}
+            self._handed_out = []
+        batch = stacked(arrays)
         self.is_being_filled = False
         return batch
 
     def is_idle(self) -> bool:
-        """Whether no tensor refers to this buffer: each tensor holds a reference to its array."""
-        # Three references remain: the dictionary's, the loop's and the function's own.
-        return not self.is_being_filled and all(sys.getrefcount(array) <= 3 for array in self.arrays.values())
+        """Whether no tensor refers to this buffer."""
+        return not self.is_being_filled and all(array() is None for array in self._handed_out)
 
     def check_size(self, sample: Sample) -> None:
         """Raise if a page does not have the size of its batch."""
