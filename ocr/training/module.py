@@ -76,7 +76,10 @@ class OCRPLModule(lightning.LightningModule):
         self._pool = BoxPool(self.boxes)
         self.left_out = 0
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+    def validation_step(self, batch: Batch | None, batch_idx: int) -> None:
+        # Every page of the batch was skipped, and counted in the ledger of the dataset.
+        if batch is None:
+            return
         assert self._pool is not None
         with self.stopwatch.measure("forward"):
             prediction = self.model(batch["images"], with_threshold=False)
@@ -111,7 +114,9 @@ class OCRPLModule(lightning.LightningModule):
     test_step = validation_step
     on_test_epoch_end = on_validation_epoch_end
 
-    def predict_step(self, batch: Batch, batch_idx: int) -> list[Detections]:
+    def predict_step(self, batch: Batch | None, batch_idx: int) -> list[Detections]:
+        if batch is None:
+            return []
         maps = self.model(batch["images"], with_threshold=False).prob_map
         return self.boxes.batch(maps, batch["inverse_matrix"], batch["shape"])
 

@@ -167,3 +167,11 @@ def test_a_missing_checkpoint_is_named_with_its_setting(synthetic, tmp_path):
 def test_an_unknown_encoder_is_named_with_near_ones(synthetic, tmp_path):
     with pytest.raises(ConfigError, match=r"model: .*resnet81.*resnet18"):
         train(settings(synthetic, tmp_path, "model.encoder=resnet81"), Console())
+
+
+def test_a_validation_batch_of_unreadable_pages_only_is_skipped_and_counted(dataset_folder, tmp_path, capsys):
+    for page in sorted((dataset_folder / "images" / "val").iterdir())[:4]:
+        page.write_bytes(b"nothing")
+    overrides = ("trainer.max_epochs=1", "trainer.limit_train_batches=1", "on_bad_sample=skip")
+    assert "val/hmean" in train(settings(dataset_folder, tmp_path, *overrides), Console())
+    assert "4 skipped" in " ".join(capsys.readouterr().out.split())
