@@ -84,7 +84,7 @@ def refusals(line: str) -> str:
     """Why each known format refuses a line of text, for the message about a foreign file."""
     count = len(leading_numbers(line)[0])
     return (
-        f"native and coco are JSON; paddle has a path, a tab and a JSON list; xml of ctw1500 begins with <; this line "
-        f"begins with {count} numbers between commas, and icdar2013 has 4, icdar2015 8, total_text 6 and more or "
-        "x: [[...]], ctw1500 6 and more before #### or 32"
+        "native and coco are JSON; paddle has a path, a tab and a JSON list; the XML of ctw1500 begins with <; "
+        f"this line begins with {count} numbers between commas, and icdar2013 has 4, icdar2015 8, total_text 6 "
+        "and more or x: [[...]], ctw1500 6 and more before #### or 32"
     )

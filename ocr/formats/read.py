@@ -52,7 +52,8 @@ def read_annotations(
     """
     if format != "auto" and format not in FORMATS:
         raise ConfigError(f"annotation_format={format}: {near_names(format, ['auto', *FORMATS])} (--format)")
-    if categories != "auto" and (isinstance(categories, str) or not categories):
+    is_list = isinstance(categories, Sequence) and not isinstance(categories, str)
+    if categories != "auto" and not (is_list and categories):
         raise ConfigError(f"annotation_categories={categories} (--categories) must be auto or a list of names")
     path = Path(path)
     names = ImageNames(None if image_path is None else Path(image_path))

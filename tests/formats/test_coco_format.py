@@ -247,8 +247,9 @@ def test_all_categories_are_read_if_none_is_named_like_text(read_coco, names, re
 def test_an_unknown_category_is_refused_with_the_names_of_the_file(read_coco):
     with pytest.raises(ConfigError, match=r"annotation_categories=\['txt'\] \(--categories\): .*Known: .*text, title"):
         read_coco(one_of_each(5), names=PUBLAYNET, categories=["txt"])
-    with pytest.raises(ConfigError, match=r"annotation_categories=text .* must be auto or a list"):
-        read_coco(one_of_each(5), names=PUBLAYNET, categories="text")
+    for wrong in ("text", [], None, 3):
+        with pytest.raises(ConfigError, match=r"annotation_categories=.* must be auto or a list"):
+            read_coco(one_of_each(5), names=PUBLAYNET, categories=wrong)
 
 
 def test_categories_of_a_format_without_any_are_refused(tmp_path):
