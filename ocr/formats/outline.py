@@ -9,7 +9,9 @@ from ocr.formats.lines import to_pairs
 
 MAX_NUMBERS = 20
 """From here on they are points: curved outlines have 10 points and more, and no text begins with 12 numbers."""
-# Four corners of a word, perspective included, stay below; the first four of five or six points are at 0.2 and above.
+# Measured on generated shapes: of arcs of 5 to 14 points, drawn along the top and back, 0.05 % or fewer are below; of
+# quads with corners off by 10 % of their height, none is above (at most 0.135). An outline of five points that begins
+# with four corners is below too, and is recognised by its neighbours only.
 _MAX_SKEW = 0.15
 
 
