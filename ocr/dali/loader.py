@@ -76,10 +76,8 @@ class DALIMaker(SlotBatchMaker):
 
     def _item(self, pending: Pending, position: int) -> Item | None:
         index = pending.indices[position]
-        return self.pipeline.dataset.guard(index, self._request)
-
-    def _request(self, index: int) -> Item:
-        return {"request": self.pipeline.reader.read(index)}
+        reader = self.pipeline.reader
+        return self.pipeline.dataset.guard(index, lambda index: {"request": reader.read(index, pending.epoch)})
 
     def _assemble(self, pending: Pending) -> None:
         positions, images = self._run(pending)

@@ -46,7 +46,7 @@ class PageReader:
         self.refused: set[int] = set()
         """Indices of the pages that DALI could not decode."""
 
-    def read(self, index: int) -> Request:
+    def read(self, index: int, epoch: int | None = None) -> Request:
         """Read a page; one that DALI cannot or should not decode is decoded here and goes in as plain pixels."""
         dataset, box = self.dataset, self.plan.letterbox
         raw = dataset.source.read(index)
@@ -60,7 +60,7 @@ class PageReader:
         else:
             inputs = _as_pixels(sample.image)
             sample = replace(sample, recovered=sample.recovered or why_not)
-        rng = sample_generator(dataset.seed, dataset.epoch, dataset.source.number(index))
+        rng = sample_generator(dataset.seed, dataset.epoch if epoch is None else epoch, dataset.source.number(index))
         return self._draw(_without_pixels(sample, (box.size, box.size)), rng, inputs)
 
     def _why_not(self, raw: Sample) -> str | None:

@@ -88,20 +88,24 @@ class PageDataset(Dataset[Item | None]):
         return len(self.source)
 
     def __getitem__(self, index: int) -> Item | None:
+        return self.item(index)
+
+    def item(self, index: int, epoch: int | None = None) -> Item | None:
+        """`dataset[index]` in an epoch; None: the one that was set."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"sample {index} of {len(self)}")
         index %= len(self)
         cached = self.peek([index])
         if cached is None:
-            return self.guard(index, self._item)
+            return self.guard(index, lambda index: self._item(index, epoch))
         batch, rows = cached
         self.ledger.note([index], rows)
         tensors = {name: batch[plural][0] for name, plural in STACKED.items()}
         lists = {name: batch[name][0] for name in LISTED}
         return tensors | lists | {"annotated": self.source.annotated, "targets": self.targets}
 
-    def _item(self, index: int) -> Item:
-        sample = self.sample(index)
+    def _item(self, index: int, epoch: int | None) -> Item:
+        sample = self.sample(index, epoch)
         self.ledger.record(sample)
         return to_item(sample, self.transform.host_normalization, self.targets)
 
@@ -124,19 +128,19 @@ class PageDataset(Dataset[Item | None]):
         made = self.guard(index, lambda index: {"outcome": cache.sample(index).cached})
         return made["outcome"] if made else ""
 
-    def write(self, index: int, slot_for: Callable[[Sample], Slot]) -> Item | None:
+    def write(self, index: int, slot_for: Callable[[Sample], Slot], epoch: int | None = None) -> Item | None:
         """Write a sample into its slot of a batch; returns what is listed of it, or None if it is skipped."""
-        return self.guard(index, lambda index: self._write(index, slot_for))
+        return self.guard(index, lambda index: self._write(index, slot_for, epoch))
 
-    def _write(self, index: int, slot_for: Callable[[Sample], Slot]) -> Item:
-        sample = self._augmented(index)
+    def _write(self, index: int, slot_for: Callable[[Sample], Slot], epoch: int | None) -> Item:
+        sample = self._augmented(index, epoch)
         sample = slot_for(sample).write(sample, self.transform.host_normalization, self.draw_maps)
         self.ledger.record(sample)
         return listed(sample)
 
-    def sample(self, index: int) -> Sample:
+    def sample(self, index: int, epoch: int | None = None) -> Sample:
         """One page after all stages, as arrays; those of a cache are read-only."""
-        sample = self._augmented(index)
+        sample = self._augmented(index, epoch)
         return self.draw_maps(sample) if sample.maps is None else sample
 
     def page(self, index: int) -> Sample:
@@ -146,7 +150,7 @@ class PageDataset(Dataset[Item | None]):
 
     @property
     def epoch(self) -> int:
-        """The epoch that randomness is drawn for."""
+        """The epoch that randomness is drawn for, unless a loader's pass has its own."""
         return int(self._epoch)
 
     def set_epoch(self, epoch: int) -> None:
@@ -171,9 +175,10 @@ class PageDataset(Dataset[Item | None]):
         kind = type(self).__name__
         return f"{kind}({len(self)} pages of {self.source.location}, cache {self.cut}): {' -> '.join(path)}"
 
-    def _augmented(self, index: int) -> Sample:
+    def _augmented(self, index: int, epoch: int | None) -> Sample:
         """A page after the random stages; it has maps only if they were cached and still fit."""
-        rng = sample_generator(self.seed, self.epoch, self.source.number(index))
+        drawn_for = self.epoch if epoch is None else epoch
+        rng = sample_generator(self.seed, drawn_for, self.source.number(index))
         return run(self.transform.random, self._at_cut(index), rng)
 
     def _at_cut(self, index: int) -> Sample:

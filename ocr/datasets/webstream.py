@@ -94,7 +94,7 @@ class OCRWebStream(IterableDataset[Item]):
         try:
             for shard in order:
                 ahead.reach(shard)
-                group += [shard << _POSITION_BITS | position for position in range(self._open(shard))]
+                group += [shard << _POSITION_BITS | position for position in range(self._open(shard, epoch))]
                 if len(group) >= enough:
                     yield from rng.permutation(group).tolist() if shuffle else group
                     group = []
@@ -103,9 +103,13 @@ class OCRWebStream(IterableDataset[Item]):
             ahead.stop()
 
     def __getitem__(self, handle: Handle) -> Item | None:  # type: ignore[override]
+        return self.item(handle)
+
+    def item(self, handle: Handle, epoch: int | None = None) -> Item | None:
+        """One sample; a handle belongs to an epoch already."""
         return self._made(handle, lambda part, position: part[position])
 
-    def write(self, handle: Handle, slot_for: Callable[[Sample], Slot]) -> Item | None:
+    def write(self, handle: Handle, slot_for: Callable[[Sample], Slot], epoch: int | None = None) -> Item | None:
         """Write a sample into its slot of a batch; returns what is listed of it, or None if it is skipped."""
         return self._made(handle, lambda part, position: part.write(position, slot_for))
 
@@ -135,7 +139,7 @@ class OCRWebStream(IterableDataset[Item]):
         self._count_off(shard)
         return item
 
-    def _open(self, shard: int) -> int:
+    def _open(self, shard: int, epoch: int) -> int:
         """Open a shard; returns how many samples it has, 0 if it cannot be read and is skipped."""
         url = self.urls[shard]
         try:
@@ -148,7 +152,7 @@ class OCRWebStream(IterableDataset[Item]):
             return 0
         source = ShardSource(index, [url], self.storage, shard << _POSITION_BITS)
         dataset = ShardDataset(source, self.transform, **self._settings)
-        dataset.set_epoch(self.epoch)
+        dataset.set_epoch(epoch)
         if len(source):
             self._parts[shard] = _Part(dataset, len(source))
         return len(source)

@@ -23,8 +23,8 @@ Finish = Callable[[Batch], Batch]
 class Pending:
     """One batch in the making."""
 
-    def __init__(self, indices: Sequence[int]) -> None:
-        self.indices = indices
+    def __init__(self, indices: Sequence[int], epoch: int | None = None) -> None:
+        self.indices, self.epoch = indices, epoch
         self.items: list[Item | None] = [None] * len(indices)
         self.outcomes: list[str] | None = None
         """How each sample got into the cache, if the batch will be a view of it; "" for a skipped one."""
@@ -97,7 +97,11 @@ class ItemBatchMaker(BatchMaker):
         return self.dataset.name(index) if isinstance(self.dataset, Pages) else ""
 
     def _make_sample(self, pending: Pending, position: int) -> None:
-        pending.items[position] = self.dataset[pending.indices[position]]
+        index = pending.indices[position]
+        if isinstance(self.dataset, Pages):
+            pending.items[position] = self.dataset.item(index, pending.epoch)
+        else:
+            pending.items[position] = self.dataset[index]
 
     def _assemble(self, pending: Pending) -> None:
         pending.batch = self.collate(pending.items)
@@ -121,7 +125,8 @@ class SlotBatchMaker(BatchMaker):
         pending.items[position] = self._item(pending, position)
 
     def _item(self, pending: Pending, position: int) -> Item | None:
-        return self.dataset.write(pending.indices[position], lambda sample: self._slot(pending, position, sample))
+        index = pending.indices[position]
+        return self.dataset.write(index, lambda sample: self._slot(pending, position, sample), pending.epoch)
 
     def _assemble(self, pending: Pending) -> None:
         present = [(position, item) for position, item in enumerate(pending.items) if item is not None]

@@ -127,9 +127,12 @@ class Loader:
     def _pass(self, current: Pass) -> Iterator[Batch | None]:
         plan = self._plan(current)
         if self.engine == "threads" and self.num_workers:
-            yield from self._from_threads(plan)
+            yield from self._from_threads(plan, current.epoch)
             return
-        batches = self._processes.batches(plan) if self._processes is not None else self._from_here(plan)
+        if self._processes is not None:
+            batches = self._processes.batches(plan, current.epoch)
+        else:
+            batches = self._from_here(plan, current.epoch)
         last = self.batches
         with closing(batches):
             for done, batch in enumerate(batches, current.done + 1):
@@ -138,10 +141,11 @@ class Loader:
                     self._maker.end_pass()
                 yield batch
 
-    def _from_threads(self, plan: Iterator[list[int]]) -> Iterator[Batch | None]:
+    def _from_threads(self, plan: Iterator[list[int]], epoch: int) -> Iterator[Batch | None]:
         batches = self.batch_sampler
         following = batches.first if isinstance(batches, EpochBatches) and not batches.shuffle else None
-        pool = WorkerPool(plan, self._maker, self.num_workers, self.batches_ahead, REPORT_SECONDS, following)
+        ahead = self.batches_ahead
+        pool = WorkerPool(plan, self._maker, self.num_workers, ahead, REPORT_SECONDS, following, epoch)
         try:
             yield from pool.batches()
         finally:
@@ -157,9 +161,9 @@ class Loader:
             self.dataset.expect(plan)
         return iter(plan)
 
-    def _from_here(self, plan: Iterator[list[int]]) -> Generator[Batch | None]:
+    def _from_here(self, plan: Iterator[list[int]], epoch: int) -> Generator[Batch | None]:
         for indices in plan:
-            pending = Pending(indices)
+            pending = Pending(indices, epoch)
             if not self._maker.begin(pending):
                 for position in range(len(indices)):
                     self._maker.make(pending, position)

@@ -8,8 +8,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from ocr.loader.batch_maker import Collate, Finish
-from ocr.loader.protocol import LoadableDataset
-from ocr.pipeline.batch import Batch
+from ocr.loader.protocol import LoadableDataset, Pages
+from ocr.pipeline.batch import Batch, Item
 
 
 class ProcessEngine:
@@ -28,7 +28,7 @@ class ProcessEngine:
             settings = {name: value for name, value in settings.items() if name not in NEED_WORKERS}
         self._plan = _Plan()
         self._loader: DataLoader[Any] = DataLoader(
-            dataset,  # type: ignore[arg-type]
+            _ItemsOfEpochs(dataset),  # type: ignore[arg-type]
             batch_sampler=self._plan,
             num_workers=num_workers,
             collate_fn=collate_fn,
@@ -36,9 +36,9 @@ class ProcessEngine:
         )
         self._finish = finish
 
-    def batches(self, plan: Iterator[list[int]]) -> Generator[Batch | None]:
-        """One pass; `plan` gives the samples of each batch."""
-        self._plan.batches = plan
+    def batches(self, plan: Iterator[list[int]], epoch: int) -> Generator[Batch | None]:
+        """One pass over an epoch; `plan` gives the samples of each batch."""
+        self._plan.batches = ([(epoch, index) for index in indices] for indices in plan)
         passed = iter(self._loader)
         try:
             for batch in passed:
@@ -53,10 +53,21 @@ class _Plan:
     """The batch sampler of the DataLoader: the plan of the pass that is about to start."""
 
     def __init__(self) -> None:
-        self.batches: Iterator[list[int]] = iter(())
+        self.batches: Iterator[list[tuple[int, int]]] = iter(())
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         return self.batches
+
+
+class _ItemsOfEpochs:
+    """The samples of a dataset by epoch and index: passes over one dataset at once have different epochs."""
+
+    def __init__(self, dataset: LoadableDataset) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, key: tuple[int, int]) -> Item | None:
+        epoch, index = key
+        return self.dataset.item(index, epoch) if isinstance(self.dataset, Pages) else self.dataset[index]
 
 
 NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")

@@ -62,8 +62,11 @@ class Pages(HasEpochs, Protocol):
     def name(self, index: int, /) -> str:
         """The file name of a sample."""
 
-    def write(self, index: int, slot_for: Callable[[Sample], Slot], /) -> Item | None:
-        """Write a sample into its slot; returns what a batch lists of it, or None if the page is skipped."""
+    def item(self, index: int, epoch: int | None, /) -> Item | None:
+        """A sample of an epoch by itself; with None, of the epoch that was set."""
+
+    def write(self, index: int, slot_for: Callable[[Sample], Slot], epoch: int | None, /) -> Item | None:
+        """Write a sample of an epoch into its slot; returns what a batch lists of it, None if the page is skipped."""
 
 
 @runtime_checkable

@@ -14,9 +14,9 @@ from ocr.loader.batch_maker import Pending
 class Schedule:
     """The open batches of one pass, and the samples of them that no worker has started yet."""
 
-    def __init__(self, plan: Iterator[Sequence[int]], ahead: int) -> None:
+    def __init__(self, plan: Iterator[Sequence[int]], ahead: int, epoch: int | None = None) -> None:
         """`plan` gives the samples of each batch; at most `ahead` batches are open at a time."""
-        self._plan, self._ahead = plan, ahead
+        self._plan, self._ahead, self._epoch = plan, ahead, epoch
         self._change = threading.Condition()
         self._open: deque[Pending] = deque()
         self._samples: deque[tuple[Pending, int]] = deque()
@@ -46,7 +46,7 @@ class Schedule:
         pending = None
         try:
             indices = next(self._plan, None)
-            pending = None if indices is None else Pending(indices)
+            pending = None if indices is None else Pending(indices, self._epoch)
         except BaseException as error:
             pending = Pending(())
             pending.fail(error)

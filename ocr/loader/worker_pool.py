@@ -29,9 +29,13 @@ class WorkerPool:
         ahead: int,
         alarm_seconds: float,
         following: Callable[[], Sequence[int]] | None = None,
+        epoch: int | None = None,
     ) -> None:
-        """`plan` gives the samples of each batch, `following` those of the first batch of the next pass."""
-        self._schedule = Schedule(plan, ahead)
+        """`plan` gives the samples of each batch, `following` those of the first batch of the next pass.
+
+        Samples are drawn for `epoch`; None: for the epoch that the dataset is set to.
+        """
+        self._schedule = Schedule(plan, ahead, epoch)
         self._maker, self._alarm_seconds, self._following = maker, alarm_seconds, following
         self._busy: dict[int, tuple[int, float]] = {}
         """Of each worker the sample it makes, and since when."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from sameness import assert_same
 from test_loader import open_split
 
 from ocr.loader import Loader
@@ -62,3 +63,16 @@ def test_naming_the_epoch_of_the_running_pass_keeps_its_position_and_another_sta
     assert loader.state_dict() == {"epoch": 0, "batches": 2}
     loader.set_epoch(1)
     assert loader.state_dict() == {"epoch": 1, "batches": 0}
+
+
+@pytest.mark.parametrize(("engine", "workers"), ENGINES)
+@pytest.mark.parametrize("cache", ["off", "prefix"])
+def test_passes_at_once_over_one_dataset_each_draw_for_their_own_epoch(synthetic, tmp_path, engine, workers, cache):
+    dataset = open_split(synthetic, "train", cache=cache, cache_folder=tmp_path)
+    loader = Loader(open_split(synthetic, "train"), 2, 0)
+    expected = [list(loader), list(loader)]
+    first, second = (Loader(dataset, 2, workers, engine, batches_ahead=1) for _ in range(2))
+    second.set_epoch(1)
+    passed = list(zip(first, second, strict=True))
+    assert_same([batch for batch, _ in passed], expected[0])
+    assert_same([batch for _, batch in passed], expected[1])
