@@ -113,11 +113,28 @@ class Loader:
     def state_dict(self) -> dict[str, int]:
         """The epoch of the latest pass, and how many of its batches were handed out."""
         epoch, done = self.batch_sampler.position
-        return {"epoch": epoch, "batches": done}
+        return {"epoch": epoch, "batches": done, **self._batch_of_all_ranks}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Continue with the batch after those of the state, with any number of workers."""
+        """Continue with the batch after those of the state, with any number of workers.
+
+        The middle of an epoch needs the batch size and the number of ranks of the state: others deal out pages
+        differently, so some would be lost and others repeated.
+        """
+        here = self._batch_of_all_ranks
+        saved = {name: state.get(name, here[name]) for name in here}
+        done = state["batches"]
+        if done and saved != here:
+            shown, given = (" and ".join(f"{name}={each[name]}" for name in here) for each in (saved, here))
+            raise ConfigError(
+                f"the state was saved after {done} batches of epoch {state['epoch']} with {shown}, but the loader has "
+                f"{given}: pages would be lost or repeated. Resume with the former, or from the end of an epoch"
+            )
         self.batch_sampler.resume(state["epoch"], state["batches"])
+
+    @property
+    def _batch_of_all_ranks(self) -> dict[str, int]:
+        return {"batch_size": self.batch_size, "world_size": self.batch_sampler.world_size}
 
     def __repr__(self) -> str:
         count = "unknown number of" if self.batches is None else self.batches

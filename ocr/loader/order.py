@@ -166,8 +166,13 @@ class EpochBatches(RankBatches):
     def __iter__(self) -> Iterator[list[int]]:
         return self.batches(self.epoch, self.first_batch)
 
+    @property
+    def position(self) -> tuple[int, int]:
+        epoch, done = super().position
+        # With the last batch in hand, the next epoch follows.
+        return (epoch, done) if done < len(self) else (epoch + 1, 0)
+
     def resume(self, epoch: int, done: int) -> None:
-        # A state that was saved with the last batch in hand.
         super().resume(*((epoch, done) if done < len(self) else (epoch + 1, 0)))
 
     def first(self) -> list[int]:

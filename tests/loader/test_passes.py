@@ -6,6 +6,7 @@ import pytest
 from sameness import assert_same
 from test_loader import open_split
 
+from ocr.errors import ConfigError
 from ocr.loader import Loader
 
 ENGINES = [("threads", 0), ("threads", 2), ("processes", 1)]
@@ -19,6 +20,11 @@ def take(passed: Any, count: int) -> list[tuple[str, ...]]:
     return names(batch for batch, _ in zip(passed, range(count), strict=False))
 
 
+def position(loader: Loader) -> tuple[int, int]:
+    state = loader.state_dict()
+    return state["epoch"], state["batches"]
+
+
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_a_pass_that_is_broken_off_is_followed_by_the_next_epoch(synthetic, engine, workers):
     loader = Loader(open_split(synthetic, "train"), 2, workers, engine, shuffle=True)
@@ -30,7 +36,7 @@ def test_a_pass_that_is_broken_off_is_followed_by_the_next_epoch(synthetic, engi
 def test_a_pass_that_was_not_begun_is_not_an_epoch(synthetic):
     loader = Loader(open_split(synthetic, "train"), 2, 0, shuffle=True)
     iter(loader)
-    assert loader.state_dict() == {"epoch": 0, "batches": 0}
+    assert position(loader) == (0, 0)
 
 
 def test_the_state_of_a_broken_pass_resumes_it_and_its_own_loader_goes_on_to_the_next_epoch(synthetic):
@@ -60,9 +66,9 @@ def test_naming_the_epoch_of_the_running_pass_keeps_its_position_and_another_sta
     next(passed)
     loader.set_epoch(0)
     next(passed)
-    assert loader.state_dict() == {"epoch": 0, "batches": 2}
+    assert position(loader) == (0, 2)
     loader.set_epoch(1)
-    assert loader.state_dict() == {"epoch": 1, "batches": 0}
+    assert position(loader) == (1, 0)
 
 
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
@@ -76,3 +82,18 @@ def test_passes_at_once_over_one_dataset_each_draw_for_their_own_epoch(synthetic
     passed = list(zip(first, second, strict=True))
     assert_same([batch for batch, _ in passed], expected[0])
     assert_same([batch for _, batch in passed], expected[1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"), [({"batch_size": 4}, "batch_size=4"), ({"world_size": 2}, "size=2")]
+)
+def test_the_middle_of_an_epoch_is_not_resumed_with_another_batch_size_or_number_of_ranks(
+    synthetic, settings, complaint
+):
+    loader = Loader(open_split(synthetic, "train"), 2, 0, shuffle=True)
+    states = [loader.state_dict() for _ in loader]
+    other = Loader(open_split(synthetic, "train"), **{"batch_size": 2, "num_workers": 0, "rank": 0} | settings)
+    with pytest.raises(ConfigError, match=f"after 1 batches of epoch 0 with batch_size=2 and .*{complaint}"):
+        other.load_state_dict(states[0])
+    other.load_state_dict(states[-1])
+    assert position(other) == (1, 0)
