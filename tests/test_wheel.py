@@ -6,12 +6,13 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pip")
-pytest.importorskip("setuptools")
+# Found, not imported: setuptools replaces distutils, which must not happen in a process that has loaded it already.
+pytestmark = pytest.mark.skipif(not (find_spec("pip") and find_spec("setuptools")), reason="no pip or setuptools here")
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = [

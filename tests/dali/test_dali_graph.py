@@ -172,7 +172,7 @@ def test_a_gpu_refuses_a_stage_that_dali_has_not(synthetic, monkeypatch):
 
 def test_the_configs_read_folder_and_shards(synthetic, tmp_path):
     for split in ("train", "val"):
-        to_shards(open_split(synthetic, split), split, tmp_path)
+        to_shards(open_split(synthetic, split), split, tmp_path / "shards")
     settings = ["use_dali=true", "dali.device=cpu", "data.cache=off"]
     folder = OCRDataModule(config(synthetic, *settings))
     shards = OCRDataModule(config(tmp_path, *settings, "data=webdataset"))
