@@ -194,8 +194,8 @@ def main() -> int:
             dataset = validation_dataset(
                 options.data, options.split, options.size, form, cache="auto", cache_folder=options.caches
             )
-            answer["opening"] = time.perf_counter() - start
             loader = Loader(dataset, options.batch_size, workers)
+            answer["opening"] = time.perf_counter() - start
             answer["epochs"] = [epoch_seconds(loader, transfers[form]) for _ in range(options.epochs)]
         print(json.dumps(answer), flush=True)
     return 0

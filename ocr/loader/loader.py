@@ -64,7 +64,10 @@ class Loader:
             batch_size,
             {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "rank": rank, "world_size": world_size},
         )
-        normalize = dataset.transform.normalization if isinstance(dataset, Pages) else None
+        normalize = None
+        if isinstance(dataset, Pages):
+            normalize = dataset.transform.normalization
+            warm_up()  # Now, so that the first batch does not wait for it.
         self._arrival = Arrival(normalize, device) if device is not None else None
         finish = self._arrival.bring if self._arrival is not None else None
         self._maker = choose_maker(dataset, collate_fn, finish)
@@ -90,7 +93,6 @@ class Loader:
         return batches
 
     def __iter__(self) -> Iterator[Batch | None]:
-        warm_up()
         current = self.batch_sampler.start_pass()
         first = current.done
         if isinstance(self.dataset, HasEpochs):

@@ -25,11 +25,10 @@ Entry = tuple[Any, tuple[Any, ...]]
 
 def warm_up(show: bool = True) -> None:
     """Load all kernels; those that this machine has not compiled yet are compiled first, in parallel."""
-    if config.DISABLE_JIT:
+    if config.DISABLE_JIT or all(signature in kernel.overloads for kernel, signature in ENTRIES):
         return
-    if any(signature not in kernel.overloads for kernel, signature in ENTRIES):
-        with _one_process_at_a_time():
-            _compile([entry for entry in ENTRIES if not _is_kept(entry)], show)
+    with _one_process_at_a_time():
+        _compile([entry for entry in ENTRIES if not _is_kept(entry)], show)
     for kernel, signature in ENTRIES:
         kernel.compile(signature)
 
