@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ocr.cache.lock import lock_within
 from ocr.cache.row_format import ROW_BYTES
 
 CLAIM_SECONDS = 60.0
@@ -44,11 +45,14 @@ class Claims:
 
     @contextmanager
     def whole_file(self) -> Iterator[None]:
-        """Be the only one to change what all rows share: the counts, and the length of the data."""
+        """Be the only one to change what all rows share: the counts, and the length of the data.
+
+        TimeoutError if another process does not release it.
+        """
         # flock, not lockf as above: lockf does not exclude another store of the same process.
         with self._change:
             if self._writable:
-                fcntl.flock(self._rows, fcntl.LOCK_EX)
+                lock_within(self._rows, fcntl.LOCK_EX, CLAIM_SECONDS, _rows_are_held)
             try:
                 yield
             finally:
@@ -65,3 +69,7 @@ class Claims:
         except OSError:
             pass  # A file system without locks: two may make the same sample, and both make it right.
         return True
+
+
+def _rows_are_held() -> str:
+    return "another process has held the lock on its rows for too long. End that process if it is stuck"

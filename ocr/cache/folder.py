@@ -27,7 +27,7 @@ def cache_root(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def find_store(root: Path, name: str, is_ours: Callable[[Store], bool]) -> tuple[Store | None, Path]:
-    """The cache of this name that holds our pages, and where it is or should be; call it under a `FolderLock`.
+    """The cache of this name that holds our pages, and where it is or should be; call it under its `CacheLock`.
 
     Datasets whose files have the same names get numbers. A damaged cache is removed.
     """

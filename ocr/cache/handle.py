@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from ocr.cache.budget import Budget
 from ocr.cache.folder import find_store
-from ocr.cache.lock import FolderLock
+from ocr.cache.lock import CacheLock
 from ocr.cache.proof import holds_pages_of
 from ocr.cache.row_format import Layout
 from ocr.cache.siblings import Siblings
@@ -39,7 +40,7 @@ class StoreHandle:
         """Why nothing more is stored; empty as long as samples are stored."""
         self._folder = self.root / f"{self._name}-0"
         self._siblings: Siblings | None = None
-        self._lock = FolderLock(self.root)
+        self._lock, self._one_thread = CacheLock(self.root, self._name), threading.Lock()
         self._process = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -54,10 +55,22 @@ class StoreHandle:
         if self._process != os.getpid():
             self._reset()
         if self.store is None and not self.stopped:
-            with self._lock:
-                if self.store is None:
+            with self._alone() as alone:
+                if alone and self.store is None:
                     self._find()
         return self.store
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Hold the lock of this cache; false, with a warning that names the holder, if it cannot be had."""
+        with ExitStack() as held:
+            try:
+                held.enter_context(self._lock)
+                alone = True
+            except TimeoutError as error:
+                self.stop(f"is not used, because its lock is not free ({error}); pages are made again every time")
+                alone = False
+            yield alone
 
     def _find(self) -> None:
         try:
@@ -106,8 +119,8 @@ class StoreHandle:
         with ExitStack() as turn:
             if self.store is None and not self.stopped:
                 # The first sample determines the layout, so all others wait for it.
-                turn.enter_context(self._lock)
-                if self.open() is not None:
+                alone = turn.enter_context(self._alone())
+                if alone and self.open() is not None:
                     turn.close()
             if self.store is not None and not self.stopped:
                 turn.enter_context(self.store.claim(index))
@@ -115,17 +128,18 @@ class StoreHandle:
 
     def siblings(self, untrusted: int) -> Siblings:
         """Other caches of the same stages, of which the first `untrusted` samples are made again and compared."""
-        with self._lock if self._siblings is None else nullcontext():
-            self._siblings = self._siblings or Siblings(self._folder, untrusted)
+        if self._siblings is None:
+            with self._one_thread:
+                self._siblings = self._siblings or Siblings(self._folder, untrusted)
         return self._siblings
 
     def discard(self) -> None:
         """Remove the store, and trust no sibling either."""
-        with self._lock:
+        with self._alone() as alone:
             store, self.store = self.store, None
             self._siblings = Siblings()
             try:
-                if store is not None:
+                if store is not None and alone:
                     remove_store(store.folder)
             except OSError as error:
                 self.stop(f"cannot be removed ({error}) and is not used; pages are made again every time")

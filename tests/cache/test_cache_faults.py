@@ -174,7 +174,7 @@ def make_the_second(folder: str, cache: str, log: str, lock: int) -> None:
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal locks
-        if event != "fcntl.flock" or arguments[1] != fcntl.LOCK_EX:
+        if event != "fcntl.flock" or not arguments[1] & fcntl.LOCK_EX:
             return
         locks += 1
         if locks == lock:

@@ -16,7 +16,7 @@ import pytest
 from cache_worker import items, open_pages, outcomes, read_right, worker, write_pages
 from sameness import assert_same
 
-from ocr.cache.lock import FolderLock
+from ocr.cache.lock import CacheLock
 from ocr.cache.row_format import ROW_BYTES
 from ocr.cache.store import Store
 from ocr.datasets import DBTransforms
@@ -233,13 +233,14 @@ def test_two_datasets_of_one_process_fill_the_same_cache(tmp_path):
 
 
 def fork_while_locked(folder: str) -> None:
-    with FolderLock(Path(folder)):
+    lock = CacheLock(Path(folder), "name")
+    with lock:
+        waiting = os.open(lock.path, os.O_RDWR)
         child = os.fork()
         if child == 0:
             signal.pause()
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.prompt import Confirm
 
 from ocr.cache.folder import cache_root, remove_partial_stores
+from ocr.cache.lock import remove_stale_locks
 from ocr.cache.store_folder import remove_store
 from ocr.errors import ConfigError
 from ocr.tools.cache.inventory import StoredCache, describe, find_caches
@@ -45,6 +46,7 @@ def clear(
         return 1
     removed = list(_remove(chosen, console))
     remains = remove_partial_stores(root)
+    remove_stale_locks(root)
     freed = [_sum(removed)] * bool(removed) + [f"{format_bytes(remains)} that killed processes left"] * bool(remains)
     left = _sum([cache for cache in caches if cache not in removed])
     done = f"freed {' and '.join(freed)}" if freed else "nothing to remove"
