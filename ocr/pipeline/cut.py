@@ -24,12 +24,15 @@ class Cut:
     maps: bool = False
     normalized: bool = False
     """The page is kept as floats, as the batch needs it."""
+    dense: bool = False
+    """The page is kept compressed, without its border; maps and floats are made on the way to the batch."""
 
     def __bool__(self) -> bool:
         return self.page or self.maps
 
     def __str__(self) -> str:
-        kept = ["float page" if self.normalized else "page"] * self.page + ["maps"] * self.maps
+        page = "dense page" if self.dense else "float page" if self.normalized else "page"
+        kept = [page] * self.page + ["maps"] * self.maps
         return " + ".join(kept) or "off"
 
 

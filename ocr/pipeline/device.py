@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ocr.checks import POSITIVE, Range, check_numbers
 from ocr.errors import ConfigError
-from ocr.geometry.kernels.maps import normalize_to_chw
+from ocr.geometry.kernels.maps import normalize_interleaved_to_chw, normalize_to_chw
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -48,7 +48,8 @@ class Normalize:
         """One page, (H, W, 3) uint8 to (3, H, W) float32, written into `out_chw` if it is given."""
         if out_chw is None:
             out_chw = np.empty((3, *image_hwc.shape[:2]), dtype=np.float32)
-        normalize_to_chw(image_hwc, *self.offset_and_factor, out_chw)
+        kernel = normalize_interleaved_to_chw if image_hwc.flags.c_contiguous else normalize_to_chw
+        kernel(image_hwc, *self.offset_and_factor, out_chw)
         return out_chw
 
     def on_device(self, images: torch.Tensor, device: torch.device | str | None = None) -> torch.Tensor:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ocr.pipeline import metadata
 from ocr.pipeline.cut import Cut
+from ocr.pipeline.dense import DensePage
 from ocr.pipeline.sample import NO_IMAGE, Maps, Sample
 
 
@@ -25,6 +26,9 @@ class Record(NamedTuple):
     def size_hw(self) -> tuple[int, int]:
         """Height and width of the page or, without it, of its maps."""
         first = next(iter(self.arrays.values()))
+        if first.ndim == 1:
+            width, height = DensePage(first).size
+            return height, width
         height, width = first.shape[:2] if is_interleaved(first) else first.shape[-2:]
         return int(height), int(width)
 
@@ -52,14 +56,16 @@ def arrays_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def is_interleaved(array: NDArray[Any]) -> bool:
-    """Whether it is a page of bytes, (H, W, 3); pages of floats are (3, H, W)."""
+    """Whether it is a page of bytes, (H, W, 3); pages of floats are (3, H, W), and dense ones (N,)."""
     return array.ndim == 3 and array.dtype == np.uint8
 
 
 def to_record(sample: Sample, cut: Cut) -> Record:
     """The stored form of a sample; a float page is stored plane by plane, as in the batch."""
     arrays: dict[str, NDArray[Any]] = {}
-    if cut.page:
+    if cut.dense:
+        arrays["image"] = (sample.dense or DensePage.pack(sample.image)).data
+    elif cut.page:
         arrays["image"] = sample.image if is_interleaved(sample.image) else sample.image.transpose(2, 0, 1)
     if cut.maps:
         assert sample.maps is not None
@@ -77,6 +83,9 @@ def to_sample(record: Record, entry: Sample) -> Sample:
 def array_fields(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     """The fields of a sample that its stored arrays are: page, maps or both."""
     image = arrays.get("image", NO_IMAGE)
+    if image.ndim == 1:
+        dense = DensePage(image)
+        return {"dense": dense, "reduced_from": dense.size, "maps": None}
     page = image if is_interleaved(image) else image.transpose(1, 2, 0)
     maps = Maps(*(arrays[name] for name in Maps._fields)) if "prob_map" in arrays else None
     return {"image": page, "maps": maps}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ocr.geometry.polygons import Polygons
+
+if TYPE_CHECKING:
+    from ocr.pipeline.dense import DensePage
 
 NO_IMAGE = np.zeros((0, 0, 3), dtype=np.uint8)
 UNMOVED = np.eye(3)
@@ -48,8 +51,11 @@ class Sample:
     image: NDArray[Any] = field(default_factory=lambda: NO_IMAGE)
     """(H, W, 3): upright RGB uint8 from decode on; float32 only after a `Normalize` in the list of transforms."""
 
+    dense: DensePage | None = None
+    """The page as a dense cache has it, while `image` is empty."""
+
     reduced_from: tuple[int, int] | None = None
-    """(width, height) of the polygons' frame while `image` has fewer pixels: decoded smaller, or held by DALI."""
+    """(width, height) of the polygons' frame while `image` has fewer: decoded smaller, dense, or held by DALI."""
 
     inverse_matrix: NDArray[np.float64] = field(default_factory=lambda: UNMOVED)
     """From the pixels of `image` back to the upright source page."""
@@ -88,6 +94,10 @@ class Sample:
     def view(self) -> PageView:
         """The page as random stages see it while they draw."""
         return PageView(self.polygons, *self.size)
+
+    def unpacked(self) -> Sample:
+        """The sample with its pixels."""
+        return self if self.dense is None else replace(self, image=self.dense.unpack(), dense=None, reduced_from=None)
 
     def moved(self, image: NDArray[Any], matrix: NDArray[np.float64], frame: tuple[int, int] | None = None) -> Sample:
         """The sample after its pixels were moved to `image`: moves polygons and the matrix back to the source page.

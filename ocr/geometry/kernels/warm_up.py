@@ -15,7 +15,7 @@ from numba import config, types
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ocr.geometry.kernels import boxes, letters, maps, outlines, overlap
+from ocr.geometry.kernels import boxes, dense, letters, maps, outlines, overlap
 from ocr.geometry.kernels.compiled import KernelCache
 from ocr.system import usable_cores
 
@@ -118,7 +118,17 @@ def _entries() -> list[Entry]:
     # Pages and polygons from a cache are read-only; pages of a batch in CHW order are seen as strided HWC.
     for layout, readonly in product("CA", (False, True)):
         image = _array(types.uint8, 3, layout, readonly)
-        entries.append((maps.normalize_to_chw, (image, three, three, _array(f4, 3))))
+        normalize = maps.normalize_interleaved_to_chw if layout == "C" else maps.normalize_to_chw
+        entries.append((normalize, (image, three, three, _array(f4, 3))))
+    planes, colour = _array(types.uint8, 3), _array(types.uint8, 1)
+    entries += [
+        (dense.from_differences, (planes, i8, i8, colour, planes)),
+        (dense.normalized_from_differences, (planes, i8, i8, colour, three, three, _array(f4, 3))),
+    ]
+    for readonly in (False, True):
+        page_of_bytes = _array(types.uint8, 3, readonly=readonly)
+        entries.append((dense.content_window, (page_of_bytes, colour)))
+        entries.append((dense.to_differences, (page_of_bytes, i8, i8, planes)))
     for readonly in (False, True):
         offsets = _array(i4, 1, readonly=readonly)
         entries.append((maps.fill_upright_boxes, (points, offsets, areas, flags, page, mask)))
