@@ -32,7 +32,8 @@ from ocr.pipeline.cut import Cut
 from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
 from ocr.pipeline.record import Record, to_record, to_sample
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.source import Signature, Source
+from ocr.pipeline.signature import UNKNOWN, Signature
+from ocr.pipeline.source import Source
 
 log = logging.getLogger(__name__)
 MAX_REMEMBERED = 4096
@@ -61,7 +62,7 @@ class Cache:
         about = {"dataset": source.location, "keeps": str(cut), "stages": path}
         self.handle = StoreHandle(cache_root(folder), name, source, about, Budget(max_bytes))
         self._proof = Proof(source)
-        self._remembered: dict[int, tuple[bytes, Sample]] = {}
+        self._remembered: dict[int, tuple[bytes, int, Sample]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_remembered": {}}
@@ -93,16 +94,26 @@ class Cache:
         """All of a sample except its arrays; None if these are not in their slots."""
         data = store.row_bytes(index)
         known = self._remembered.get(index)
-        if known is not None and known[0] == data:
-            return known[1]
+        if known is not None and known[0] == data and self._proof.is_current(index, known[1]):
+            return known[2]
         row = self._proof.row(store, index)
         if isinstance(row, str) or row.offset >= 0:
             return None
         fields = metadata.from_bytes(store.metadata(index, row))
         sample = replace(self.source.entry(index), **fields, map_source="cached", cached="hit")
         if len(self._remembered) < MAX_REMEMBERED and Row.unpack(data) == row:
-            self._remembered[index] = data, sample
+            self._remembered[index] = data, row.checksum, sample
         return sample
+
+    def is_current(self, indices: Sequence[int]) -> bool:
+        """Whether samples that were viewed before are still those of their files and annotation."""
+        store = self.store()
+        return store is not None and all(self._without_arrays(store, index) is not None for index in indices)
+
+    def look(self, changed: Sequence[int]) -> None:
+        """An epoch starts: look at every file again when its page is used; `changed` have another annotation."""
+        self._proof.look()
+        self._proof.forget(changed)
 
     def start(self) -> None:
         """Prove what is stored, within two seconds, and make a few samples again: they must be the same."""
@@ -169,30 +180,34 @@ class Cache:
         return replace(to_sample(record, self.source.entry(index)), cached="hit")
 
     def _make(self, index: int, outcome: str) -> Sample:
-        signature = self.source.signature(index)
+        origin = self._origin(index)
+        # Judged before the file is read: one that changed just now may change again while the page is made.
+        settled = origin[0].settled() if origin[0] is not None else UNKNOWN
         raw = self.source.read(index)
         content = content_digest(raw.encoded)
-        known = self._from_sibling(index, content, raw)
+        known = self._from_sibling(content, origin[1], raw)
         sample = self.make(raw) if known is None else to_sample(known, self.source.entry(index))
-        if not self.stopped and signature is not None:
-            self._keep(index, sample, content, signature)
+        if not self.stopped and origin[0] is not None and self._origin(index) == origin:
+            self._keep(index, sample, content, origin[1], settled)
         return replace(sample, cached=outcome if known is None else "hit")
 
-    def _from_sibling(self, index: int, content: bytes, raw: Sample) -> Record | None:
+    def _origin(self, index: int) -> tuple[Signature | None, bytes]:
+        """What a sample is made of."""
+        return self.source.signature(index), self.source.annotation_digest(index)
+
+    def _from_sibling(self, content: bytes, annotation: bytes, raw: Sample) -> Record | None:
         """The same page in another cache of these stages: a list of pages that grew does not start from nothing."""
         siblings = self.handle.siblings(RECOMPUTED_AT_START)
-        annotation = self.source.annotation_digest(index)
         return siblings.find(content, annotation, lambda: to_record(self.make(raw), self.cut))
 
-    def _keep(self, index: int, sample: Sample, content: bytes, signature: Signature) -> None:
+    def _keep(self, index: int, sample: Sample, content: bytes, annotation: bytes, signature: Signature) -> None:
         record = to_record(sample, self.cut)
         try:
             store = self.handle.create(record)
             if self._proof.was_written(index) or not self.handle.has_room_for(record):
                 return
             self._proof.mark_written(index)
-            row = store.write(index, record, content, self.source.annotation_digest(index), signature.settled())
-            self._proof.accept(index, row)
+            self._proof.accept(index, store.write(index, record, content, annotation, signature))
         except (OSError, DamagedStoreError) as error:
             self.handle.stop(f"cannot be written ({error}); pages that are not in it are made again every time")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,58 +13,91 @@ from ocr.cache.row_format import Row
 from ocr.cache.store import Store
 from ocr.errors import DataError
 from ocr.pipeline.fingerprint import content_digest
-from ocr.pipeline.source import UNKNOWN, Signature, Source
+from ocr.pipeline.signature import UNKNOWN, Signature
+from ocr.pipeline.source import Source
 
 PROBES = 8
-_CHECKSUM, _WRITTEN = 0, 1
+_CHECKSUM, _FILE, _LOOK, _WRITTEN = range(4)
 
 
 class Proof:
-    """Proves each row once per run; worker processes share what is proven."""
+    """Proves each row once per run, and looks at its file once per epoch; worker processes share what is proven."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        # Per sample the checksum that was proven, and whether it was written in this run.
-        self._shared = torch.zeros((2, len(source)), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        # Per sample the checksum that was proven, the hash of its file's signature, the number of the look in which
+        # this signature was last seen, and whether the sample was written in this run. The last row has today's look.
+        self._shared = torch.zeros((len(source) + 1, 4), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._table = self._shared.numpy()
+        self._table[-1, _LOOK] = 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: vars(self)[name] for name in ("_source", "_shared")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _table=state["_shared"].numpy())
 
     def row(self, store: Store, index: int) -> Row | str:
         """The proven row of a sample, or "miss" or "invalid"."""
         row = store.row(index)
         if row is None:
             return "miss"
-        if self._shared.numpy()[_CHECKSUM, index] != row.checksum:
-            if not self._holds(store, index, row):
-                return "invalid"
-            self._shared.numpy()[_CHECKSUM, index] = row.checksum
-        return row
+        return row if self.is_current(index, row.checksum) or self._prove(store, index, row) else "invalid"
+
+    def is_current(self, index: int, checksum: int) -> bool:
+        """Whether a row of this checksum is proven; the first to ask in an epoch looks whether the file is the same."""
+        proven, look = self._table[index], self._table[-1, _LOOK]
+        if proven[_CHECKSUM] != checksum:
+            return False
+        if proven[_LOOK] != look:
+            if hash(self._source.signature(index)) != proven[_FILE]:
+                self.forget([index])
+                return False
+            proven[_LOOK] = look
+        return True
+
+    def look(self) -> None:
+        """An epoch starts: look at every file again when its page is used."""
+        self._table[-1, _LOOK] += 1
+
+    def forget(self, indices: Sequence[int]) -> None:
+        """Prove these samples again: what they were made of has changed since."""
+        for column in (_CHECKSUM, _WRITTEN):
+            self._table[indices, column] = 0
 
     def was_written(self, index: int) -> bool:
         """Whether this run wrote the sample. It does so once: two runs that disagree must not replace it in turns."""
-        return bool(self._shared.numpy()[_WRITTEN, index])
+        return bool(self._table[index, _WRITTEN])
 
     def mark_written(self, index: int) -> None:
         """This run writes the sample."""
-        self._shared.numpy()[_WRITTEN, index] = 1
+        self._table[index, _WRITTEN] = 1
 
     def accept(self, index: int, row: Row) -> None:
-        """A row that this run wrote needs no proof."""
-        self._shared.numpy()[_CHECKSUM, index] = row.checksum
+        """A row holds, and its signature is that of the file before it was read."""
+        self._table[index, :_WRITTEN] = row.checksum, hash(row.signature), self._table[-1, _LOOK]
 
     def reset(self) -> None:
         """Nothing is proven or written any more."""
-        self._shared.zero_()
+        self._table[:-1] = 0
 
-    def _holds(self, store: Store, index: int, row: Row) -> bool:
+    def _prove(self, store: Store, index: int, row: Row) -> bool:
         if row.annotation != self._source.annotation_digest(index):
             return False
         signature = self._source.signature(index)
-        if signature is None or not _is_made_of(row, self._source, index, signature):
+        if signature is None:
             return False
-        if row.signature != signature and store.writable and (settled := signature.settled()) != UNKNOWN:
+        settled = signature.settled()
+        if not _is_made_of(row, self._source, index, signature):
+            return False
+        if row.signature != signature and store.writable and settled != UNKNOWN:
             with suppress(OSError):  # If the disk is full, the next run reads the file again.
                 store.write_row(index, row._replace(signature=settled))
         record = store.read(index, row)
-        return record is not None and record.checksum() == row.checksum
+        if record is None or record.checksum() != row.checksum:
+            return False
+        self.accept(index, row._replace(signature=settled))
+        return True
 
 
 def holds_pages_of(store: Store, source: Source) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ocr.pipeline.metadata import MAP_DTYPES
 from ocr.pipeline.record import Record
-from ocr.pipeline.source import Signature
+from ocr.pipeline.signature import Signature
 
 FORMAT = 1
 ROW_BYTES = 128

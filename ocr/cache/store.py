@@ -24,7 +24,7 @@ from ocr.cache.row_format import METADATA_SLOT_BYTES, ROW_BYTES, Layout, Row, al
 from ocr.cache.store_folder import DamagedStoreError, create_store, read_about
 from ocr.mapped_file import map_file, private_window
 from ocr.pipeline.record import Record
-from ocr.pipeline.source import Signature
+from ocr.pipeline.signature import Signature
 
 EVENTS = ("hits", "misses", "invalid")
 _COUNTS = struct.Struct("<qqq")

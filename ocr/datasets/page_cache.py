@@ -50,9 +50,10 @@ class PageCache:
             self.cache.settle(**new)
             self._settled = counts
 
-    def start_epoch(self) -> None:
-        """Count from zero again, as the ledger does."""
+    def start_epoch(self, changed: Sequence[int]) -> None:
+        """Count from zero again, as the ledger does, and look at files again; `changed` have another annotation."""
         self._settled = {}
+        self.cache.look(changed)
 
     def fill(self, keep: Callable[[int], str], title: str, threads: int | None = None) -> Counter[str]:
         """Call `keep` for every sample, in threads and with a progress bar; returns how often each outcome occurred."""

@@ -68,8 +68,9 @@ class PageDataset(Dataset[Item | None]):
         self.draw_maps = _stored_or_drawn(self.targets, None if transform.moves_geometry else maps_folder)
         self.on_bad_sample, self.seed = on_bad_sample, seed
         self.ledger = Ledger(source.names, list(source.skipped))
-        # Shared, so that persistent workers see the epoch change.
-        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        # Shared, so that persistent workers see the epoch change, and how often it did.
+        self._epoch = torch.zeros(2, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._looks = 0
         self._page_cache = self._open_cache(cache_folder, cache_max_bytes) if self.cut else None
         if wanted.preloads:
             self.fill_cache("preloading pages")
@@ -95,6 +96,8 @@ class PageDataset(Dataset[Item | None]):
         if not -len(self) <= index < len(self):
             raise IndexError(f"sample {index} of {len(self)}")
         index %= len(self)
+        if self._looks != self._epoch.numpy()[1]:
+            self._look()  # A persistent worker has a source of its own.
         cached = self.peek([index])
         if cached is None:
             return self.guard(index, lambda index: self._item(index, epoch))
@@ -120,6 +123,10 @@ class PageDataset(Dataset[Item | None]):
     def peek(self, indices: Sequence[int]) -> CachedBatch | None:
         """The batch of these samples as views of the cache, if it holds them side by side."""
         return self._page_cache.peek(indices) if self._page_cache is not None else None
+
+    def is_current(self, indices: Sequence[int]) -> bool:
+        """Whether a batch that was peeked before this epoch holds what its samples are now."""
+        return self._page_cache is not None and self._page_cache.cache.is_current(indices)
 
     def keep(self, index: int) -> str:
         """Store a sample in the cache: "hit", "miss" or "invalid" as it was found, "" if the page is skipped."""
@@ -151,15 +158,21 @@ class PageDataset(Dataset[Item | None]):
     @property
     def epoch(self) -> int:
         """The epoch that randomness is drawn for, unless a loader's pass has its own."""
-        return int(self._epoch)
+        return int(self._epoch[0])
 
     def set_epoch(self, epoch: int) -> None:
-        """Start an epoch: other random numbers, and an empty ledger."""
+        """Start an epoch: other random numbers, an empty ledger, and a look at what was edited since the last one."""
         self.settle()
-        self._epoch.numpy().fill(epoch)
+        self._epoch.numpy()[:] = epoch, self._epoch[1] + 1
         self.ledger.reset()
+        changed = self._look()
         if self._page_cache is not None:
-            self._page_cache.start_epoch()
+            self._page_cache.start_epoch(changed)
+
+    def _look(self) -> Sequence[int]:
+        """Follow edits of the source; returns the samples that must be proven again."""
+        self._looks = int(self._epoch[1])
+        return self.source.look()
 
     def settle(self) -> None:
         """Add this epoch's hits and misses to the statistics of the cache; loaders do it when a pass ends."""

@@ -37,6 +37,10 @@ class ShardDataset(PageDataset):
                 return as_batch(*kept), rows_of(kept[1])
         return super().peek(indices)
 
+    def is_current(self, indices: Sequence[int]) -> bool:
+        # Views of shards are cheap to make again, and not known to be the same.
+        return not self._has_views and super().is_current(indices)
+
     def _refuse_other_stages(self) -> None:
         index = self.source.index
         if not self.source.is_ready or not index.stages:

@@ -21,9 +21,8 @@ from ocr.pipeline.batch import Item, Slot
 from ocr.pipeline.ledger import COUNTS
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import Targets
-from ocr.shards.open import index_location, scan_index
+from ocr.shards.open import index_location, scan_shards
 from ocr.shards.prefetch import Prefetcher
-from ocr.shards.source import ShardSource
 from ocr.shards.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -90,7 +89,7 @@ class OCRWebStream(IterableDataset[Item]):
         order = rng.permutation(len(self.urls)).tolist() if shuffle else list(range(len(self.urls)))
         enough = (self.shuffle_buffer or STREAM_BUFFER) if shuffle else 1
         group: list[Handle] = []
-        ahead = Prefetcher(order, lambda shard: self.storage.local(self.urls[shard]))
+        ahead = Prefetcher(order, lambda shard: self.storage.fetch(self.urls[shard]))
         try:
             for shard in order:
                 ahead.reach(shard)
@@ -143,14 +142,13 @@ class OCRWebStream(IterableDataset[Item]):
         """Open a shard; returns how many samples it has, 0 if it cannot be read and is skipped."""
         url = self.urls[shard]
         try:
-            index = scan_index([url], self.storage)
+            source = scan_shards([url], self.storage, shard << _POSITION_BITS)
         except DataError as error:
             if self.on_bad_sample == "raise":
                 raise
             log.warning("skipped a shard: %s", error)
             self.ledger.left_out.append(url)
             return 0
-        source = ShardSource(index, [url], self.storage, shard << _POSITION_BITS)
         dataset = ShardDataset(source, self.transform, **self._settings)
         dataset.set_epoch(epoch)
         if len(source):

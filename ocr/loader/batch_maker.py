@@ -158,7 +158,8 @@ class CacheBatchMaker(SlotBatchMaker):
             return False
         indices, cached = self._next_pass or ((), None)
         self._next_pass = None
-        if self._view(pending, cached if indices == pending.indices else self.pages.peek(pending.indices)):
+        is_ready = indices == pending.indices and self.pages.is_current(indices)
+        if self._view(pending, cached if is_ready else self.pages.peek(pending.indices)):
             self._deliver(pending)
             return True
         if self.pages.can_view(pending.indices):

@@ -84,6 +84,9 @@ class IndexedPages(Pages, Protocol):
     def can_view(self, indices: Sequence[int]) -> bool:
         """Whether a batch of these samples is a view of the cache as soon as it holds them."""
 
+    def is_current(self, indices: Sequence[int]) -> bool:
+        """Whether a batch that was peeked before this epoch holds what its samples are now."""
+
     def keep(self, index: int) -> str:
         """Store a sample in the cache: "hit", "miss" or "invalid" as it was found, "" if the page is skipped."""
 

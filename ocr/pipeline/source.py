@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from ocr.errors import AnnotationError, ConfigError, DataError, ImageError
+from ocr.errors import AnnotationError, ConfigError, DataError, GlyphFeedError, ImageError
 from ocr.formats import Annotations, read_annotations
 from ocr.formats.lines import list_faults
 from ocr.formats.names import IMAGE_EXTENSIONS
@@ -18,38 +18,11 @@ from ocr.formats.validate import to_polygons
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.sample import Sample
+from ocr.pipeline.signature import Signature, file_signature
 
 log = logging.getLogger(__name__)
 ON_BAD_SAMPLE = ("raise", "skip")
 NO_POLYGONS = Polygons.pack([])
-
-
-JUST_NOW_NS = 2_000_000_000
-
-
-class Signature(NamedTuple):
-    """What the file system says about a file: any change of the file changes it, and so does a copy."""
-
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-
-    def settled(self) -> Signature:
-        """This signature, or UNKNOWN if the file changed just now: it may change again within one tick of the clock."""
-        return self if time.time_ns() - max(self.mtime_ns, self.ctime_ns) > JUST_NOW_NS else UNKNOWN
-
-
-UNKNOWN = Signature(-1, 0, 0, 0)
-
-
-def file_signature(path: str | os.PathLike[str]) -> Signature | None:
-    """The signature of a file; None if there is no such file."""
-    try:
-        known = os.stat(path)
-    except OSError:
-        return None
-    return Signature(known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +74,11 @@ class Source(Protocol):
     def annotation_digest(self, index: int) -> bytes:
         """Digest of everything that the annotation says about a page."""
 
+    def look(self) -> Sequence[int]:
+        """An epoch starts: follow edits of all but the images; returns the pages that may have other words now."""
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(slots=True, eq=False)
 class FolderSource:
     """The pages of one split, in the order of the annotation, or sorted by name if there is none."""
 
@@ -111,6 +87,8 @@ class FolderSource:
     annotated: bool
     skipped: dict[str, str]
     """File name of each page that was left out when the annotation was read, and why."""
+    reopen: Callable[[], FolderSource | None] | None = None
+    """Opens the folder again if the annotation was changed since it was opened."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -162,6 +140,28 @@ class FolderSource:
         entry = self.entries[index]
         return annotation_digest(entry.polygons, entry.claimed_size, self.annotated)
 
+    def look(self) -> Sequence[int]:
+        """Read an annotation again that was changed; pages that are not in both versions stay as they are."""
+        try:
+            found = self.reopen() if self.reopen is not None else None
+        except GlyphFeedError as error:
+            log.warning("the annotation was changed and cannot be read: its words stay as they were (%s)", error)
+            return ()
+        if found is None:
+            return ()
+        new, names = {entry.filename: entry for entry in found.entries}, self.names
+        before = [self.annotation_digest(index) for index in range(len(self))]
+        self.entries = tuple(new.get(entry.filename, entry) for entry in self.entries)
+        self.reopen = found.reopen
+        changed = [index for index, digest in enumerate(before) if self.annotation_digest(index) != digest]
+        only_one = len(new.keys() - set(names)), len(set(names) - new.keys())
+        log.warning("%s: the annotation was changed, and is read again: %d pages differ", self.folder, len(changed))
+        if any(only_one):
+            log.warning(
+                "%s: %d pages were added and %d removed, which counts from the next run on", self.folder, *only_one
+            )
+        return changed
+
 
 def annotation_digest(polygons: Polygons, claimed_size: tuple[int, int] | None, annotated: bool) -> bytes:
     """Digest of everything that an annotation says about a page; the same for folders and shards."""
@@ -189,6 +189,7 @@ def open_folder(
     present = _list_images(folder, extensions)
     if annotation_path is None:
         return FolderSource(folder, tuple(Entry(name, NO_POLYGONS) for name in present), False, {})
+    before = _annotation_files(annotation_path)
     annotations = read_annotations(annotation_path, annotation_format, folder, annotation_categories)
     if annotations.notes:
         log.warning("%s", list_faults(annotations.notes))
@@ -196,7 +197,30 @@ def open_folder(
     if not entries:
         reason = f" ({next(iter(skipped.values()))})" if skipped else ""
         raise AnnotationError(f"{annotations.path} names no usable image of {folder}{reason}. Run: ocr doctor")
-    return FolderSource(folder, tuple(entries), True, skipped)
+    again = partial(
+        open_folder,
+        image_path,
+        annotation_path,
+        annotation_format=annotation_format,
+        annotation_categories=annotation_categories,
+        image_extensions=extensions,
+        on_bad_sample=on_bad_sample,
+    )
+    return FolderSource(
+        folder, tuple(entries), True, skipped, partial(_reopen_if_changed, annotation_path, before, again)
+    )
+
+
+def _annotation_files(path: str | os.PathLike[str]) -> dict[str, Signature | None]:
+    """The signatures of an annotation file, or of all files in a folder of them."""
+    files = [entry.path for entry in os.scandir(path)] if os.path.isdir(path) else [os.fspath(path)]
+    return {file: file_signature(file) for file in files}
+
+
+def _reopen_if_changed(
+    path: str | os.PathLike[str], before: dict[str, Signature | None], again: Callable[[], FolderSource]
+) -> FolderSource | None:
+    return None if _annotation_files(path) == before else again()
 
 
 def _check_pages(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,11 @@ from ocr.optional import require
 
 Locations = str | os.PathLike[str] | Iterable["Locations"]
 """A path, a URL, a pattern or a list of them."""
+TELLING = frozenset(
+    {"etag", "contentmd5", "md5hash", "crc32c", "digest", "checksum", "sha", "generation", "versionid", "blobid"}
+    | {"lastmodified", "mtime", "modified", "modificationtime", "modify", "updated", "created"}
+)
+"""What stores call the digests and times of a file; a size alone does not tell one content from another."""
 
 
 def is_remote(url: str) -> bool:
@@ -70,3 +76,12 @@ def file_system(url: str) -> tuple[Any, str]:
             f"{url}: {error}. Install what its protocol needs, for S3: pip install glyphfeed[s3]"
         ) from error
     return system, path
+
+
+def remote_version(url: str) -> str | None:
+    """Digest of the ETag, size and times that a store gives for a file; None if it tells neither digest nor time."""
+    system, path = file_system(url)
+    system.invalidate_cache(path)  # Listings are remembered: they tell what was there before.
+    info = {name.lower().replace("-", "").replace("_", ""): str(value) for name, value in system.info(path).items()}
+    told = sorted((name, value) for name, value in info.items() if name in TELLING and value not in ("", "None"))
+    return hashlib.sha256(repr([*told, info.get("size")]).encode()).hexdigest() if told else None

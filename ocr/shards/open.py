@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
+from ocr.pipeline.signature import Signature, file_signature
+from ocr.shards.files import ShardFiles
 from ocr.shards.index import RAW, READY, Shard, ShardIndex, StoredSample, image_extension, index_name, scan_tar
 from ocr.shards.locations import is_remote
 from ocr.shards.source import ShardSource
@@ -28,13 +36,26 @@ def can_be_opened(urls: Sequence[str], storage: Storage) -> bool:
 
 
 def open_shards(urls: Sequence[str], storage: Storage) -> ShardSource:
-    """The pages of shards."""
-    location = index_location(urls)
+    """The pages of shards; local ones are looked at again when an epoch starts."""
+    location, files = index_location(urls), _local_files(urls)
     text = storage.read(location)
     if text is None:
-        return ShardSource(scan_index(urls, storage), urls, storage)
-    index = ShardIndex.from_json(text, location)
-    return ShardSource(_select(index, urls, location), urls, storage)
+        source = scan_shards(urls, storage)
+    else:
+        index = ShardIndex.from_json(text, location)
+        source = ShardSource(_select(index, urls, location), urls, storage)
+    source.reopen = partial(_reopen_if_changed, urls, storage, files)
+    return source
+
+
+def _reopen_if_changed(urls: Sequence[str], storage: Storage, before: list[Signature | None]) -> ShardSource | None:
+    return None if _local_files(urls) == before else open_shards(urls, storage)
+
+
+def _local_files(urls: Sequence[str]) -> list[Signature | None]:
+    """The signatures of local shards and of their index."""
+    paths = [url.removeprefix("file://") for url in (*urls, index_location(urls)) if not is_remote(url)]
+    return [file_signature(path) for path in paths]
 
 
 def _select(index: ShardIndex, urls: Sequence[str], location: str) -> ShardIndex:
@@ -53,17 +74,44 @@ def _select(index: ShardIndex, urls: Sequence[str], location: str) -> ShardIndex
     return replace(index, shards=tuple(index.shards[number] for number in wanted), samples=samples)
 
 
-def scan_index(urls: Sequence[str], storage: Storage) -> ShardIndex:
-    """The index of shards that have none, from the shards themselves."""
+def scan_shards(urls: Sequence[str], storage: Storage, first_number: int = 0) -> ShardSource:
+    """The pages of shards that have no index, from the shards themselves.
+
+    Pages are read from the same bytes that were scanned, whatever becomes of a remote file meanwhile.
+    """
+    files = ShardFiles(urls, [Shard(url.rpartition("/")[2], 0, "", 0) for url in urls], storage)
     shards, samples = [], []
     for number, url in enumerate(urls):
-        path = storage.local(url)
-        with path.open("rb") as stream:
-            found = [
-                StoredSample(key, f"{key}.{image_extension(members) or 'npy'}", number, members, "", "")
-                for key, members in scan_tar(stream, url)
-            ]
-        shards.append(Shard(path.name, path.stat().st_size, "", len(found)))
+        data = files.read(number)
+        found = [
+            StoredSample(key, f"{key}.{image_extension(members) or 'npy'}", number, members, "", "")
+            for key, members in scan_tar(cast(IO[bytes], _Reader(data)), url)
+        ]
+        shards.append(replace(files.shards[number], bytes=len(data), samples=len(found)))
         samples += found
     kind = RAW if all(image_extension(sample.members) for sample in samples) else READY
-    return ShardIndex("", kind, True, "", "", tuple(shards), tuple(samples))
+    index = ShardIndex("", kind, True, "", "", tuple(shards), tuple(samples))
+    return ShardSource(index, urls, storage, first_number, files)
+
+
+class _Reader(io.RawIOBase):
+    """A file in memory as a stream, nothing copied but what is read."""
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self._data, self._at = data.data, 0
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._data[self._at : self._at + len(buffer)]
+        buffer[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._data)}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def seekable(self) -> bool:
+        return True

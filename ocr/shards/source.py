@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -10,26 +11,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.errors import AnnotationError, ImageError
+from ocr.errors import AnnotationError, DataError, ImageError
 from ocr.pipeline.batch import are_consecutive
 from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.metadata import read_claimed_size, read_polygons
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.source import Signature, annotation_digest
+from ocr.pipeline.signature import UNKNOWN, Signature
+from ocr.pipeline.source import annotation_digest
 from ocr.shards.files import ShardFiles
 from ocr.shards.index import KEY_DIGITS, RAW, ShardIndex, image_extension
 from ocr.shards.members import Members
 from ocr.shards.ready import ReadySamples
 from ocr.shards.storage import Storage
 
+log = logging.getLogger(__name__)
 _SIXTY_BITS = (1 << 60) - 1
 
 
 class ShardSource:
     """The pages of tar shards with an index, in the order of their source, read at random."""
 
-    def __init__(self, index: ShardIndex, urls: Sequence[str], storage: Storage, first_number: int = 0) -> None:
-        """`first_number` is the number of the first sample, if keys are not numbers."""
+    def __init__(
+        self,
+        index: ShardIndex,
+        urls: Sequence[str],
+        storage: Storage,
+        first_number: int = 0,
+        files: ShardFiles | None = None,
+    ) -> None:
+        """`first_number` is the number of the first sample, if keys are not numbers; `files` are those of the URLs."""
         samples = index.samples
         self._first_number = first_number
         self._has_own_keys = all(len(sample.key) == KEY_DIGITS and sample.key.isdigit() for sample in samples)
@@ -39,7 +49,9 @@ class ShardSource:
         self.index = replace(index, samples=samples)
         self.urls = list(urls)
         self.skipped: dict[str, str] = {}
-        self.files = ShardFiles(self.urls, index.shards, storage)
+        self.files = files or ShardFiles(self.urls, index.shards, storage)
+        self.reopen: Callable[[], ShardSource | None] = _unchanged
+        """Opens the shards again if their files were changed since they were opened."""
         self._members = Members(self.index, self.files)
         self._ready = ReadySamples(self._members, len(samples))
 
@@ -109,11 +121,32 @@ class ShardSource:
         return self._ready.view(indices) if is_one_batch else None
 
     def signature(self, index: int) -> Signature | None:
-        """From the digest of the content: the same page has the same signature in whatever shard it is."""
+        """From the digest of the content, so that it is the same in any shard; or else from the shard's file."""
         stored = self.index.samples[index]
-        number = int(stored.content or "0", 16)
-        parts = [number >> 60 & _SIXTY_BITS, number & _SIXTY_BITS, number >> 120]
-        return Signature(stored.members[image_extension(stored.members) or "json"][1], *parts)
+        size = stored.members[image_extension(stored.members) or "json"][1]
+        if not stored.content:
+            return self.files.signatures.get(stored.shard, UNKNOWN)._replace(size=size)
+        number = int(stored.content, 16)
+        return Signature(size, number >> 60 & _SIXTY_BITS, number & _SIXTY_BITS, number >> 120)
+
+    def look(self) -> Sequence[int]:
+        """Read shards again that were changed since they were opened; returns the pages that may be others now."""
+        found = self.reopen()
+        if found is None:
+            return ()
+        if found.names != self.names or found.form != self.form:
+            raise DataError(
+                f"{self.location}: the shards were replaced by those of other pages or stages while they were open. "
+                "Start again, so that they are opened anew"
+            )
+        log.warning("%s: changed while it was open, and read again", self.location)
+        self.__dict__ = found.__dict__  # At once: other threads may be reading.
+        return range(len(self))
+
+    @property
+    def form(self) -> tuple[str, str, bool, bool]:
+        """What a dataset relies on as long as it is open, beside the names."""
+        return self.index.kind, self.index.stages, self.annotated, self.holds_batches
 
     def annotation_digest(self, index: int) -> bytes:
         stored = self.index.samples[index]
@@ -121,6 +154,10 @@ class ShardSource:
             return bytes.fromhex(stored.annotation)
         document = self._members.json(index)
         return annotation_digest(read_polygons(document), read_claimed_size(document), self.annotated)
+
+
+def _unchanged() -> None:
+    return None
 
 
 def _name(document: dict[str, Any], otherwise: str) -> str:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from ocr.errors import DataError
-from ocr.shards.locations import file_system, is_remote
+from ocr.shards.locations import file_system, is_remote, remote_version
 
 log = logging.getLogger(__name__)
 CHUNK_BYTES = 4 << 20
@@ -31,19 +31,25 @@ class Storage:
     max_bytes: int | None = None
     tries: int = 5
 
-    def local(self, url: str, size: int | None = None, sha256: str | None = None) -> Path:
-        """A local file with the content of `url`; if it has to be fetched, size and sha256 are checked."""
+    def open(self, url: str, size: int | None = None, sha256: str | None = None) -> tuple[Path, BinaryIO]:
+        """The content of `url` as a local file, and that file opened: it can be read even if it is removed since.
+
+        What must be fetched is checked against size and sha256. Without a sha256 the store is asked for the version of
+        the file every time, and a copy of another version is not used.
+        """
         if not is_remote(url):
-            return self._present(Path(url.removeprefix("file://")), size)
-        path = self.folder / f"{hashlib.sha256(f'{url} {sha256}'.encode()).hexdigest()[:24]}-{url.rpartition('/')[2]}"
-        with self._turn(path) as partial:
-            if path.exists() and (size is None or path.stat().st_size == size):
-                os.utime(path)
-                return path
-            self._retry(lambda: self._fetch(url, partial, size, sha256), url)
-            os.replace(partial, path)
-        self._stay_within_budget(path)
-        return path
+            return _open_local(Path(url.removeprefix("file://")), size)
+        for _ in range(self.tries):
+            version = sha256 or self._version(url)
+            opened = self._open_copy(url, version, size, sha256)
+            if opened is not None:
+                return opened
+        raise DataError(f"{url}: changed each of {self.tries} times while it was fetched. Start again after its upload")
+
+    def fetch(self, url: str, size: int | None = None, sha256: str | None = None) -> None:
+        """Fetch a remote file before it is needed, unless its copy could not be told from an old one then."""
+        if is_remote(url) and (sha256 or self._version(url)):
+            self.open(url, size, sha256)[1].close()
 
     def read(self, url: str) -> bytes | None:
         """A small file, such as an index; None if it does not exist."""
@@ -67,16 +73,28 @@ class Storage:
         system, remote_path = file_system(url)
         return bool(self._retry(lambda: system.exists(remote_path), url))
 
-    def _present(self, path: Path, size: int | None) -> Path:
-        try:
-            found = path.stat().st_size
-        except OSError as error:
-            raise DataError(
-                f"{path}: the shard cannot be found ({error.strerror}). Restore it, or set on_bad_sample=skip"
-            ) from error
-        if size is not None and found != size:
-            raise DataError(f"{path}: {found} bytes, but its index says {size}. Restore it, or convert again")
-        return path
+    def _version(self, url: str) -> str | None:
+        return self._retry(lambda: remote_version(url), url)
+
+    def _open_copy(
+        self, url: str, version: str | None, size: int | None, sha256: str | None
+    ) -> tuple[Path, BinaryIO] | None:
+        """The copy of a version, fetched if it is missing; None if the file changed while it was fetched."""
+        path = self.folder / f"{_short(url)}-{_short(str(version))}-{url.rpartition('/')[2]}"
+        with self._turn(path) as partial:
+            stream = _open_complete(path, size) if version else None
+            if stream is not None:
+                os.utime(stream.fileno())
+                return path, stream
+            self._retry(lambda: self._fetch(url, partial, size, sha256), url)
+            if sha256 is None and self._version(url) != version:
+                return None
+            # Opened before it has its name, from which on another process may remove it to make room.
+            stream = partial.open("rb")
+            os.replace(partial, path)
+        self._remove_other_versions(path)
+        self._stay_within_budget(path)
+        return path, stream
 
     def _fetch(self, url: str, partial: Path, size: int | None, sha256: str | None) -> None:
         system, remote_path = file_system(url)
@@ -128,6 +146,13 @@ class Storage:
                 partial.unlink()
             _close_lock(descriptor)
 
+    def _remove_other_versions(self, newest: Path) -> None:
+        """Remove the copies of what a URL held before."""
+        url = newest.name.split("-")[0]
+        for path in self.folder.glob(f"{url}-*"):
+            if path != newest:
+                path.unlink(missing_ok=True)
+
     def _stay_within_budget(self, newest: Path) -> None:
         """Remove the least recently used files; processes that read them have them mapped and go on."""
         if self.max_bytes is None:
@@ -137,7 +162,7 @@ class Storage:
             with suppress(OSError):
                 if not path.name.startswith("."):
                     known = path.stat()
-                    kept.append((known.st_mtime, known.st_size, path))
+                    kept.append((known.st_mtime_ns, known.st_size, path))
         total = sum(size for _, size, _ in kept)
         for _, size, path in sorted(kept):
             if total <= self.max_bytes:
@@ -145,6 +170,36 @@ class Storage:
             if path != newest:
                 path.unlink(missing_ok=True)
                 total -= size
+
+
+def _open_local(path: Path, size: int | None) -> tuple[Path, BinaryIO]:
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise DataError(
+            f"{path}: the shard cannot be found ({error.strerror}). Restore it, or set on_bad_sample=skip"
+        ) from error
+    found = os.fstat(stream.fileno()).st_size
+    if size is not None and found != size:
+        stream.close()
+        raise DataError(f"{path}: {found} bytes, but its index says {size}. Restore it, or convert again")
+    return path, stream
+
+
+def _open_complete(path: Path, size: int | None) -> BinaryIO | None:
+    """A copy that was fetched before; None if there is none of this size. It may be removed at any time."""
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError:
+        return None
+    if size is None or os.fstat(stream.fileno()).st_size == size:
+        return stream
+    stream.close()
+    return None
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 # A forked worker process inherits the descriptors of fetches in threads of its parent, and with them their locks,

@@ -105,6 +105,17 @@ def test_fetched_shards_stay_within_their_budget(synthetic, tmp_path, server, li
     assert not [file for file in kept.iterdir() if file.name.startswith(".")]
 
 
+def test_an_object_without_index_that_changed_is_fetched_again(synthetic, tmp_path, server, line):
+    shards = write_shards(folder(synthetic, "val"), tmp_path / "shards", "val")
+    (shards / "val-index.json").unlink()
+    stream = OCRWebDataset(f"{upload(server, shards, 'changed')}/val-*.tar", DEVICE, shard_folder=tmp_path / "kept")
+    assert_same(list(Loader(stream, 3))[1]["images"], list(Loader(folder(synthetic, "val", DEVICE), 3))[1]["images"])
+    write_shards(folder(synthetic, "train"), shards, "val")
+    upload(server, shards, "changed")
+    found, expected = (list(Loader(each, 3))[1] for each in (stream, folder(synthetic, "train", DEVICE)))
+    assert_same(found["images"], expected["images"])
+
+
 def test_a_damaged_or_missing_object_is_named_or_its_samples_skipped(synthetic, tmp_path, server, line):
     shards = write_shards(folder(synthetic, "val"), tmp_path / "shards", "val")
     data = bytearray((shards / "val-000001.tar").read_bytes())

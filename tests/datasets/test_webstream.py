@@ -43,8 +43,8 @@ class Files(http.server.SimpleHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serve(place: Path) -> Iterator[str]:
-    handler = functools.partial(Files, directory=str(place))
+def serve(place: Path, files: type[Files] = Files) -> Iterator[str]:
+    handler = functools.partial(files, directory=str(place))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"

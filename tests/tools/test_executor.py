@@ -31,7 +31,7 @@ from executor_work import (
 )
 
 from ocr.errors import ConfigError, ImageError, MissingExtraError, StageError
-from ocr.pipeline.source import JUST_NOW_NS
+from ocr.pipeline.signature import JUST_NOW_NS
 from ocr.tools import executor as executors
 from ocr.tools.executor import run_tasks, started
 

@@ -17,7 +17,7 @@ from ocr.cache.folder import cache_root
 from ocr.cache.row_format import ROW_BYTES
 from ocr.cache.store import Store
 from ocr.cache.store_folder import DamagedStoreError, read_about, remove_store
-from ocr.pipeline.source import file_signature
+from ocr.pipeline.signature import file_signature
 from ocr.tools.cache.inventory import find_caches
 from ocr.tools.cache.report import PLAIN
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ocr.atomic import replacing
 from ocr.errors import DataError
 from ocr.pipeline.fingerprint import digest
-from ocr.pipeline.source import UNKNOWN, Signature, file_signature
+from ocr.pipeline.signature import UNKNOWN, Signature, file_signature
 from ocr.shards.index import FORMAT, Shard, ShardIndex, StoredSample, index_name, shard_name
 from ocr.tools.convert.plan import Plan, ShardTask, key_of
 

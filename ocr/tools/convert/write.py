@@ -11,7 +11,7 @@ from typing import IO, cast
 from ocr.atomic import replacing
 from ocr.errors import ConfigError, DataError
 from ocr.pipeline.fingerprint import content_digest
-from ocr.pipeline.source import UNKNOWN, Signature, file_signature
+from ocr.pipeline.signature import UNKNOWN, Signature, file_signature
 from ocr.shards.index import Shard, StoredSample, end_tar, write_member
 from ocr.tools.convert.members import Parts, put_together, take_apart
 from ocr.tools.convert.plan import ShardTask, key_of
