@@ -20,6 +20,7 @@ from ocr.geometry.polygons import Polygons
 from ocr.models.detector import TextDetector
 from ocr.pipeline.batch import Batch
 from ocr.pipeline.device import Normalize
+from ocr.training.resume import save_trained_batches
 from ocr.training.schedule import build_schedule
 from ocr.training.stopwatch import Stopwatch
 
@@ -127,24 +128,29 @@ class OCRPLModule(lightning.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["architecture"] = dict(self.model.architecture)
+        save_trained_batches(checkpoint)
 
     def _total_steps(self) -> int:
         trainer = self.trainer
         data = getattr(trainer, "datamodule", None)
-        if trainer.max_steps > 0 or not isinstance(data, OCRDataModule):
+        if not isinstance(data, OCRDataModule):
             return int(trainer.estimated_stepping_batches)
         # Lightning's own estimate opens the loader before a resumed run has restored its position.
         batches, limit = data.loader("train").batches, trainer.limit_train_batches
-        if batches is None and not isinstance(limit, int):
-            raise ConfigError(
-                "schedule: the number of pages in shards without an index is unknown. Give the batches per epoch, "
-                "trainer.limit_train_batches=N, or the total steps, trainer.max_steps=N"
-            )
         if isinstance(limit, int):
             batches = limit if batches is None else min(batches, limit)
-        else:
-            batches = int((batches or 0) * limit)
-        return math.ceil(batches / trainer.accumulate_grad_batches) * int(trainer.max_epochs or 1)
+        elif batches is not None:
+            batches = int(batches * limit)
+        bounds = [trainer.max_steps] if trainer.max_steps > 0 else []
+        if batches is not None and trainer.max_epochs != -1:
+            bounds.append(math.ceil(batches / trainer.accumulate_grad_batches) * int(trainer.max_epochs or 1))
+        if not bounds:
+            raise ConfigError(
+                f"schedule: the number of steps is unknown (trainer.max_epochs={trainer.max_epochs}, "
+                f"{'an unknown number of' if batches is None else batches} batches per epoch). Give the total steps, "
+                "trainer.max_steps=N, or the epochs and, for shards without an index, trainer.limit_train_batches=N"
+            )
+        return min(bounds)
 
     def _score(self, keep: int) -> None:
         assert self._pool is not None
