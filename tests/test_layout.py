@@ -25,6 +25,7 @@ RANKS = [
     {"pipeline", "models", "evaluation"},
     {"formats"},
     {"geometry"},
+    {"row_table"},
     {"atomic", "checks", "exit_status", "malloc", "mapped_file", "optional", "units"},
     {"errors", "system"},
 ]

@@ -57,7 +57,7 @@ class Cache:
     ) -> None:
         self.source, self.make, self.cut = source, make, cut
         fingerprint = digest(f"format {FORMAT}: {cut}", stages_digest(tuple(stages)))
-        name = f"{fingerprint[:16]}-{digest(*source.names)[:8]}"
+        name = f"{fingerprint[:16]}-{source.names_digest[:8]}"
         path = " -> ".join(map(repr, stages))
         about = {"dataset": source.location, "keeps": str(cut), "stages": path}
         self.handle = StoreHandle(cache_root(folder), name, source, about, Budget(max_bytes))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ocr.cache.folder import cache_root
 from ocr.checks import check_integer
 from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.transforms import DBTransforms, as_transforms
@@ -50,6 +51,7 @@ class OCRDataset(PageDataset):
             annotation_categories=annotation_categories,
             image_extensions=image_extensions,
             on_bad_sample=on_bad_sample,
+            index_folder=cache_root(cache_settings.get("cache_folder")) / "pages",
         )
         super().__init__(
             source,

@@ -111,7 +111,7 @@ def _write(out: Path, found: dict[str, tuple[Batch, int, Detections]], draw: boo
 
 def _draw(folder: Path, found: dict[str, tuple[Batch, int, Detections]], dataset: OCRDataset) -> None:
     upright = OCRDataset(dataset.source.folder, None, DBTransforms([]))
-    indices = {entry.filename: index for index, entry in enumerate(upright.source.entries)}
+    indices = {name: index for index, name in enumerate(upright.source.names)}
     for name, (*_, detections) in track(found.items(), "drawing", transient=True):
         page = upright.page(indices[name]).image
         write_picture((folder / name).with_suffix(".jpg"), draw_page(page, detections))

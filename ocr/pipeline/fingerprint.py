@@ -32,11 +32,16 @@ def digest(*parts: bytes | str) -> str:
     """
     hashed = hashlib.blake2b(digest_size=16)
     for part in parts:
-        # File names need not be UTF-8.
-        data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
-        hashed.update(len(data).to_bytes(8, "little"))
-        hashed.update(data)
+        feed(hashed, part)
     return hashed.hexdigest()
+
+
+def feed(hashed: hashlib.blake2b, part: bytes | str) -> None:
+    """Add one part to a digest that is being made."""
+    # File names need not be UTF-8.
+    data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
+    hashed.update(len(data).to_bytes(8, "little"))
+    hashed.update(data)
 
 
 def content_digest(data: bytes) -> bytes:

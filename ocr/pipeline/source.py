@@ -7,31 +7,23 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol
 
-from ocr.errors import AnnotationError, ConfigError, DataError, GlyphFeedError, ImageError
-from ocr.formats import Annotations, read_annotations
+from ocr.errors import ConfigError, GlyphFeedError, ImageError
 from ocr.formats.lines import list_faults
 from ocr.formats.names import IMAGE_EXTENSIONS
-from ocr.formats.validate import to_polygons
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import digest
+from ocr.pipeline.folder_split import FolderSplit
+from ocr.pipeline.image_listing import ImageListing
+from ocr.pipeline.page_index import PageIndex, state_of
+from ocr.pipeline.page_rows import NO_POLYGONS, PageRows
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.signature import Signature, file_signature
 
 log = logging.getLogger(__name__)
 ON_BAD_SAMPLE = ("raise", "skip")
-NO_POLYGONS = Polygons.pack([])
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What is known about a page before its file is read."""
-
-    filename: str
-    polygons: Polygons
-    claimed_size: tuple[int, int] | None = None
 
 
 class Source(Protocol):
@@ -44,6 +36,10 @@ class Source(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """File names of all pages."""
+
+    @property
+    def names_digest(self) -> str:
+        """Digest of all file names, known without reading them."""
 
     @property
     def annotated(self) -> bool:
@@ -63,7 +59,7 @@ class Source(Protocol):
         """The number of a page among all pages of the dataset, of which these may be a part; it seeds randomness."""
 
     def entry(self, index: int) -> Sample:
-        """What is known about a page without reading its image."""
+        """Name and path of a page; what its annotation says is read with its image."""
 
     def read(self, index: int) -> Sample:
         """One page as it is stored."""
@@ -83,7 +79,7 @@ class FolderSource:
     """The pages of one split, in the order of the annotation, or sorted by name if there is none."""
 
     folder: Path
-    entries: tuple[Entry, ...]
+    entries: PageRows
     annotated: bool
     skipped: dict[str, str]
     """File name of each page that was left out when the annotation was read, and why."""
@@ -103,7 +99,15 @@ class FolderSource:
 
     @property
     def names(self) -> Sequence[str]:
-        return [entry.filename for entry in self.entries]
+        return self.entries.names
+
+    @property
+    def names_digest(self) -> str:
+        return self.entries.names_digest
+
+    def select(self, indices: Iterable[int]) -> FolderSource:
+        """Some of the pages, in memory."""
+        return replace(self, entries=PageRows.of(self.entries[index] for index in indices), skipped={}, reopen=None)
 
     def number(self, index: int) -> int:
         """The index itself: all pages are here."""
@@ -111,7 +115,8 @@ class FolderSource:
 
     def read(self, index: int) -> Sample:
         """One page as it is on disk."""
-        page = self.entry(index)
+        entry = self.entries[index]
+        page = replace(self.entry(index), polygons=entry.polygons, claimed_size=entry.claimed_size)
         try:
             with open(page.path, "rb") as stream:
                 return replace(page, encoded=stream.read())
@@ -121,20 +126,13 @@ class FolderSource:
             ) from error
 
     def entry(self, index: int) -> Sample:
-        """What is known about a page without reading its file."""
-        entry = self.entries[index]
-        return Sample(
-            index=index,
-            filename=entry.filename,
-            path=os.path.join(self.folder, entry.filename),
-            polygons=entry.polygons,
-            annotated=self.annotated,
-            claimed_size=entry.claimed_size,
-        )
+        """Name and path of a page."""
+        name = self.entries.names[index]
+        return Sample(index, name, os.path.join(self.folder, name), NO_POLYGONS, self.annotated)
 
     def signature(self, index: int) -> Signature | None:
         """Signature of a page's file; None if it is gone."""
-        return file_signature(os.path.join(self.folder, self.entries[index].filename))
+        return file_signature(os.path.join(self.folder, self.entries.names[index]))
 
     def annotation_digest(self, index: int) -> bytes:
         entry = self.entries[index]
@@ -149,16 +147,19 @@ class FolderSource:
             return ()
         if found is None:
             return ()
-        new, names = {entry.filename: entry for entry in found.entries}, self.names
-        before = [self.annotation_digest(index) for index in range(len(self))]
-        self.entries = tuple(new.get(entry.filename, entry) for entry in self.entries)
-        self.reopen = found.reopen
-        changed = [index for index, digest in enumerate(before) if self.annotation_digest(index) != digest]
-        only_one = len(new.keys() - set(names)), len(set(names) - new.keys())
+        new = found.entries
+        added = removed = 0
+        if new.names_digest != self.names_digest:
+            new, added, removed = self.entries.updated(new)
+        changed = self.entries.differences(new)
+        self.entries, self.reopen = new, found.reopen
         log.warning("%s: the annotation was changed, and is read again: %d pages differ", self.folder, len(changed))
-        if any(only_one):
+        if added or removed:
             log.warning(
-                "%s: %d pages were added and %d removed, which counts from the next run on", self.folder, *only_one
+                "%s: %d pages were added and %d removed, which counts from the next run on",
+                self.folder,
+                added,
+                removed,
             )
         return changed
 
@@ -178,25 +179,30 @@ def open_folder(
     annotation_categories: str | Sequence[str] = "auto",
     image_extensions: Iterable[str] | None = None,
     on_bad_sample: str = "raise",
+    index_folder: Path | None = None,
 ) -> FolderSource:
-    """Check a split before the first image is read: folder, annotation, every word, every file name."""
+    """Check a split before the first image is read: folder, annotation, every word, every file name.
+
+    The result for a large split is kept in `index_folder`, and used again until its annotation changes, or a file is
+    added to its folder or removed from it.
+    """
     if on_bad_sample not in ON_BAD_SAMPLE:
         raise ConfigError(f"on_bad_sample={on_bad_sample!r} is not one of {', '.join(ON_BAD_SAMPLE)}")
     if image_path is None:
         raise ConfigError("image_path is null. Give the folder of the split's images, or leave the split out")
-    folder = Path(image_path)
+    annotation = None if annotation_path is None else Path(annotation_path)
+    split = FolderSplit(Path(image_path), annotation, annotation_format, annotation_categories, on_bad_sample)
     extensions = _extensions(image_extensions)
-    present = _list_images(folder, extensions)
-    if annotation_path is None:
-        return FolderSource(folder, tuple(Entry(name, NO_POLYGONS) for name in present), False, {})
-    before = _annotation_files(annotation_path)
-    annotations = read_annotations(annotation_path, annotation_format, folder, annotation_categories)
-    if annotations.notes:
-        log.warning("%s", list_faults(annotations.notes))
-    entries, skipped = _check_pages(annotations, folder, set(present), extensions, on_bad_sample)
-    if not entries:
-        reason = f" ({next(iter(skipped.values()))})" if skipped else ""
-        raise AnnotationError(f"{annotations.path} names no usable image of {folder}{reason}. Run: ocr doctor")
+    index = PageIndex(index_folder, Path.cwd(), split, extensions) if index_folder is not None else None
+    before = None if annotation is None else state_of(split.annotation_state)
+    rows = index.load() if index is not None else None
+    if rows is None:
+        listing = ImageListing(split.folder, extensions)
+        writer, about = split.read(listing)
+        rows = writer.rows(about) if index is None else index.keep(writer, split.made_of(listing), about)
+    about = rows.table.about
+    if about["notes"]:
+        log.warning("%s", list_faults(about["notes"]))
     again = partial(
         open_folder,
         image_path,
@@ -205,44 +211,14 @@ def open_folder(
         annotation_categories=annotation_categories,
         image_extensions=extensions,
         on_bad_sample=on_bad_sample,
+        index_folder=index_folder,
     )
-    return FolderSource(
-        folder, tuple(entries), True, skipped, partial(_reopen_if_changed, annotation_path, before, again)
-    )
+    reopen = None if before is None else partial(_reopen_if_changed, split.annotation_state, before, again)
+    return FolderSource(split.folder, rows, annotation is not None, about["skipped"], reopen)
 
 
-def _annotation_files(path: str | os.PathLike[str]) -> dict[str, Signature | None]:
-    """The signatures of an annotation file, or of all files in a folder of them."""
-    files = [entry.path for entry in os.scandir(path)] if os.path.isdir(path) else [os.fspath(path)]
-    return {file: file_signature(file) for file in files}
-
-
-def _reopen_if_changed(
-    path: str | os.PathLike[str], before: dict[str, Signature | None], again: Callable[[], FolderSource]
-) -> FolderSource | None:
-    return None if _annotation_files(path) == before else again()
-
-
-def _check_pages(
-    annotations: Annotations, folder: Path, present: set[str], extensions: tuple[str, ...], on_bad_sample: str
-) -> tuple[list[Entry], dict[str, str]]:
-    """The pages that can be used, and why others cannot; with "raise", one error lists all of those."""
-    entries: list[Entry] = []
-    skipped: dict[str, str] = {}
-    errors: list[DataError] = []
-    for name, page in annotations.pages.items():
-        if not name.lower().endswith(extensions):
-            skipped[name] = f"its extension is not one of image_extensions={', '.join(extensions)}"
-            continue
-        try:
-            filename = _find_file(folder, name, present, annotations.path)
-            entries.append(Entry(filename, to_polygons(page, f"{annotations.path}: {name}"), page.size))
-        except DataError as error:
-            errors.append(error)
-            skipped[name] = str(error)
-    if errors and on_bad_sample == "raise":
-        raise type(errors[0])(list_faults([str(error) for error in errors]))
-    return entries, skipped
+def _reopen_if_changed(path: str, before: Signature, again: Callable[[], FolderSource]) -> FolderSource | None:
+    return None if state_of(path) == before else again()
 
 
 def _extensions(image_extensions: Iterable[str] | None) -> tuple[str, ...]:
@@ -252,34 +228,3 @@ def _extensions(image_extensions: Iterable[str] | None) -> tuple[str, ...]:
     if not is_list or not all(isinstance(extension, str) for extension in image_extensions):
         raise ConfigError(f"image_extensions={image_extensions!r} must be a list, such as ['.jpg', '.png']")
     return tuple("." + extension.lower().lstrip(".") for extension in image_extensions)
-
-
-def _list_images(folder: Path, extensions: tuple[str, ...]) -> Sequence[str]:
-    if not folder.is_dir():
-        raise ConfigError(
-            f"image_path={folder} is not a folder. A dataset is DIR/images/<split>/ and DIR/jsons/<split>.json; "
-            "point dataset_base_path at DIR, or make one: ocr synth DIR"
-        )
-    names = sorted(
-        os.path.relpath(os.path.join(parent, name), folder).replace(os.sep, "/")
-        for parent, _, names in os.walk(folder, followlinks=True)
-        for name in names
-        # ._a.jpg is what macOS leaves beside a.jpg on foreign disks.
-        if name.lower().endswith(extensions) and not name.startswith(".")
-    )
-    if not names:
-        raise ConfigError(f"image_path={folder} holds no image ({', '.join(extensions)}). Fill it: ocr synth DIR")
-    return names
-
-
-def _find_file(folder: Path, name: str, present: set[str], annotation: str) -> str:
-    """The annotation's name for an image as a path relative to the folder, with forward slashes."""
-    parts = PurePosixPath(name.replace("\\", "/"))
-    if parts.is_absolute() or ".." in parts.parts:
-        raise AnnotationError(f"{annotation}: {name!r} points outside {folder}. Name images relative to image_path")
-    if str(parts) not in present:
-        raise ImageError(
-            f"{folder / name} is in {annotation} but not on disk. Restore it, run `ocr doctor` for the whole list, "
-            "or set on_bad_sample=skip"
-        )
-    return str(parts)

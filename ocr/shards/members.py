@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ocr.errors import AnnotationError, DataError
 from ocr.pipeline.metadata import ARRAYS
+from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.source import NO_POLYGONS
 from ocr.shards.files import ShardFiles
 from ocr.shards.index import ShardIndex
 

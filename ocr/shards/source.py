@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ocr.errors import AnnotationError, DataError, ImageError
 from ocr.pipeline.batch import are_consecutive
-from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.fingerprint import content_digest, digest
 from ocr.pipeline.metadata import read_claimed_size, read_polygons
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.signature import UNKNOWN, Signature
@@ -66,6 +66,10 @@ class ShardSource:
     @property
     def names(self) -> Sequence[str]:
         return [sample.filename for sample in self.index.samples]
+
+    @cached_property
+    def names_digest(self) -> str:
+        return digest(*self.names)
 
     @property
     def annotated(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,7 +102,7 @@ def preprocess_maps(
     remove_partial_files(folder)
     warm_up(show_progress)
     write = PageMaps.of(dataset, folder, compress)
-    pages = [replace(source, entries=(entry,), skipped={}) for entry in source.entries]
+    pages = [source.select([index]) for index in range(len(source))]
     counts: Counter[str] = Counter()
     failed = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -60,7 +60,7 @@ def test_a_raw_sample_is_the_file_itself_and_what_the_annotation_says(data, tmp_
         assert found[f"{index:08d}.{extension}"] == page_file(data, index).read_bytes()
         text = found[f"{index:08d}.json"]
         noted = json.loads(text)
-        polygons = source.entry(index).polygons
+        polygons = source.entries[index].polygons
         assert noted["filename"] == name
         assert_same([np.array(polygon, dtype=np.float32) for polygon in noted["polygons"]], list(polygons))
         assert noted["ignore"] == polygons.ignore.tolist()
@@ -98,7 +98,7 @@ def test_plain_webdataset_reads_pixels_and_polygons(data, tmp_path):
         with Image.open(page_file(data, index)) as image:
             assert_same(sample[NAMES[index].rpartition(".")[2].lower()], np.asarray(image.convert("RGB")))
         polygons = [np.array(polygon, dtype=np.float32) for polygon in sample["json"]["polygons"]]
-        assert_same(polygons, list(open_pages(data).source.entry(index).polygons))
+        assert_same(polygons, list(open_pages(data).source.entries[index].polygons))
 
 
 def test_ready_samples_are_those_of_the_dataset_bit_for_bit(data, tmp_path):

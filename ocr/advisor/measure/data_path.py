@@ -17,9 +17,9 @@ from ocr.geometry.kernels.warm_up import warm_up
 from ocr.loader.buffers import BatchBuffer, BufferPool
 from ocr.pipeline.batch import Batch, Item, Slot, collate, listed, lists, to_item
 from ocr.pipeline.device import Arrival
+from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.source import NO_POLYGONS
 from ocr.pipeline.stage import FixedStage, Stage
 
 Measure = Callable[..., Any]

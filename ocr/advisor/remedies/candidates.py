@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,7 +120,7 @@ class Candidates:
             maps, uncached = Path(tempfile.mkdtemp(dir=folder)), self.uncached
             write = PageMaps(uncached.fixed_part, uncached.targets, maps, compress=False, on_bad_sample="raise")
             for index in indices:
-                write(replace(source, entries=(source.entries[index],), skipped={}))
+                write(source.select([index]))
             dataset = PageDataset(
                 source, uncached.transform, targets=uncached.targets, maps_folder=maps, seed=uncached.seed
             )

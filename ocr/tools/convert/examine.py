@@ -56,7 +56,7 @@ def check_shard(examination: Examination) -> ShardReceipt | None:
     missing = [position for position, index in enumerate(task.indices) if index not in present]
     if missing and task.on_bad_sample == "raise":
         return None
-    reasons = {task.pages.entries[position].filename: why_left_out(task, position) for position in missing}
+    reasons = {task.pages.names[position]: why_left_out(task, position) for position in missing}
     if not all(reasons.values()) or examine_shard(examination):
         return None
     return replace(receipt, skipped=reasons)
@@ -132,18 +132,18 @@ class _Page:
         self._extensions = task.recipe.extensions(stored.filename)
 
     def problems(self, recompute: bool) -> list[Problem]:
-        task, stored, entry = self._task, self._stored, self._task.pages.entries[self._position]
-        if entry.filename != stored.filename:
-            return [self._problem("", f"is {stored.filename!r}, and the source has {entry.filename!r} there")]
+        task, stored, filename = self._task, self._stored, self._task.pages.names[self._position]
+        if filename != stored.filename:
+            return [self._problem("", f"is {stored.filename!r}, and the source has {filename!r} there")]
         if list(stored.members) != self._extensions:
             return [self._problem("", f"has {', '.join(stored.members)} instead of {', '.join(self._extensions)}")]
         found = []
         if task.pages.annotation_digest(self._position).hex() != stored.annotation:
-            found.append(self._problem("json", f"the source's annotation of {entry.filename} is another"))
+            found.append(self._problem("json", f"the source's annotation of {filename} is another"))
         try:
             raw = replace(task.pages.read(self._position), index=task.indices[self._position])
             if content_digest(raw.encoded).hex() != stored.content:
-                return [*found, self._problem(self._extensions[0], f"the source's image {entry.filename} is another")]
+                return [*found, self._problem(self._extensions[0], f"the source's image {filename} is another")]
             return found + list(self._compare(raw, recompute))
         except DataError as error:
             return [*found, self._problem("", str(error))]

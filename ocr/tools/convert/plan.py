@@ -68,8 +68,7 @@ class Plan:
 
     def task(self, number: int, indices: Sequence[int], recipe_digest: str = "") -> ShardTask:
         """A shard of these samples."""
-        entries = tuple(self.source.entries[index] for index in indices)
-        pages = FolderSource(self.source.folder, entries, self.source.annotated, {})
+        pages = self.source.select(indices)
         return ShardTask(
             self.out, self.split, number, pages, tuple(indices), self.recipe, recipe_digest, self.on_bad_sample
         )
@@ -80,8 +79,8 @@ def make_plan(dataset: OCRDataset, split: str, out: Path, settings: ConvertSetti
     if not split or split.startswith(".") or "/" in split or "\\" in split:
         raise ConfigError(f"split {split!r} (--split) cannot begin the name of a file: {split}-000000.tar")
     source = absolute_source(dataset)
-    for entry in source.entries:
-        image_extension(entry.filename)
+    for name in source.names:
+        image_extension(name)
     recipe = make_recipe(dataset, *settings.form)
     count, seed = len(source), settings.shuffle_seed
     order = epoch_order(count, seed or 0, 0, shuffle=seed is not None).tolist()

@@ -94,7 +94,7 @@ def fits(task: ShardTask, receipt: ShardReceipt) -> bool:
     for group in task.groups():
         present = [position for position in group if task.indices[position] in stored]
         for position in present:
-            name = task.pages.entries[position].filename
+            name = task.pages.names[position]
             annotation = task.pages.annotation_digest(position).hex()
             extensions = task.recipe.extensions(name)
             wanted.append((task.indices[position], key_of(task.indices[present[0]]), name, annotation, extensions))

@@ -107,7 +107,7 @@ def _look_for_others(
     name = index_path(plan.out, plan.split).name
     with closing(run_tasks(why_left_out, tasks, settings.executor, settings.workers, chunk=16)) as results:
         for number, reason in results:
-            filename, index = tasks[number].pages.entries[0].filename, tasks[number].indices[0]
+            filename, index = tasks[number].pages.names[0], tasks[number].indices[0]
             if reason:
                 left_out[filename] = reason
             else:

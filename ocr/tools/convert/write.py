@@ -66,7 +66,7 @@ class _Writer:
         except DataError as error:
             if task.on_bad_sample == "raise":
                 raise
-            self.skipped[task.pages.entries[position].filename] = str(error)
+            self.skipped[task.pages.names[position]] = str(error)
             return None
 
     def _write_group(self, pages: list[tuple[int, str, Parts]]) -> None:
@@ -76,7 +76,7 @@ class _Writer:
         stream = cast(IO[bytes], self._stream)
         places = {extension: write_member(stream, f"{key}.{extension}", data) for extension, data in members.items()}
         for position, content, _ in pages:
-            name, annotation = task.pages.entries[position].filename, task.pages.annotation_digest(position).hex()
+            name, annotation = task.pages.names[position], task.pages.annotation_digest(position).hex()
             stored = StoredSample(key, name, task.number, places, content, annotation)
             self.samples.append(IndexedSample(task.indices[position], stored))
 
