@@ -99,6 +99,8 @@ def open_table(path: Path) -> RowTable:
             raise DamagedTableError(f"{path}: its description is damaged")
         description = json.loads(described)
         count, dtypes = description["rows"], _OWN | {name: np.dtype(kind) for name, kind in description["columns"]}
+        if any(dtype.kind not in "iu" for dtype in dtypes.values()):
+            raise DamagedTableError(f"{path}: a column is not of integers")
         starts, end = _layout(_HEADER.size + length, count, dtypes)
         if size != end + description["bytes"]:
             raise DamagedTableError(f"{path}: {size} bytes instead of {end + description['bytes']}")
