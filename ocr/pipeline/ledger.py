@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,14 +20,27 @@ COUNTS = (
 )
 
 
+_POLYGONS = COUNTS.index("dropped_polygons")
+_FLAGS = [count for count in range(len(COUNTS)) if count != _POLYGONS]
+_BITS = np.array([1 << bit for bit in range(len(_FLAGS))], dtype=np.uint32)
+_CHUNK = 1 << 20
+
+
 class Ledger:
-    """One row of counts per sample in shared memory. Only one worker has a sample at a time: rows need no lock."""
+    """What happened to each sample, 4 bytes in shared memory: a bit per count, and above them the dropped polygons.
+
+    Only one worker has a sample at a time: samples need no lock.
+    """
 
     def __init__(self, names: Sequence[str], left_out: Sequence[str] = ()) -> None:
         """`left_out` names the pages that never became samples; they count as skipped in every epoch."""
         self._names = names
         self.left_out = list(left_out)
-        self._rows = torch.zeros((len(names), len(COUNTS)), dtype=torch.int32).share_memory_()  # type: ignore[no-untyped-call]
+        self._shared = torch.zeros(len(names), dtype=torch.int32).share_memory_()  # type: ignore[no-untyped-call]
+
+    @property
+    def _packed(self) -> NDArray[np.uint32]:
+        return self._shared.numpy().view(np.uint32)
 
     def record(self, sample: Sample) -> None:
         """Note what happened to a sample."""
@@ -34,31 +48,45 @@ class Ledger:
 
     def note(self, indices: Sequence[int], rows: NDArray[np.int32]) -> None:
         """Note what happened to samples, one row each."""
-        self._rows.numpy()[indices] = rows
+        self._packed[indices] = rows[:, _FLAGS] @ _BITS | rows[:, _POLYGONS].astype(np.uint32) << len(_FLAGS)
 
     def note_cached(self, indices: Sequence[int], outcomes: Sequence[str]) -> None:
         """Correct how samples got into the cache: one that was made just now is not a hit."""
+        bits = dict(zip(CACHED, _BITS[-len(CACHED) :], strict=True))
         for index, outcome in zip(indices, outcomes, strict=True):
             if outcome:
-                self._rows.numpy()[index, -len(CACHED) :] = [outcome == name for name in CACHED]
+                self._packed[index] = self._packed[index] & ~sum(bits.values()) | bits[outcome]
 
     def skip(self, index: int) -> None:
         """Note that a sample could not be used."""
-        self._rows.numpy()[index] = [1, 0, 1] + [0] * (len(COUNTS) - 3)
+        self._packed[index] = _bit("seen") | _bit("skipped")
 
     def reset(self) -> None:
         """Start a new epoch."""
-        self._rows.numpy().fill(0)
+        self._packed.fill(0)
 
     def totals(self) -> dict[str, int]:
         """Sums over the epoch so far."""
-        totals = dict(zip(COUNTS, self._rows.numpy().sum(axis=0).tolist(), strict=True))
+        totals = dict.fromkeys(COUNTS, 0)
+        for start in range(0, len(self._packed), _CHUNK):
+            chunk = self._packed[start : start + _CHUNK]
+            for name in COUNTS:
+                totals[name] += int(_of(chunk, name).sum())
         return totals | {"skipped": totals["skipped"] + len(self.left_out)}
 
     def files(self, count: str) -> list[str]:
         """Names of the samples that contribute to one of the counts."""
-        rows = self._rows[:, COUNTS.index(count)].nonzero().flatten().tolist()
-        return (self.left_out if count == "skipped" else []) + [self._names[row] for row in rows]
+        found = np.flatnonzero(_of(self._packed, count)).tolist()
+        return (self.left_out if count == "skipped" else []) + [self._names[index] for index in found]
+
+
+def _bit(count: str) -> np.uint32:
+    return _BITS[_FLAGS.index(COUNTS.index(count))]
+
+
+def _of(packed: NDArray[np.uint32], count: str) -> NDArray[Any]:
+    """One of the counts of samples."""
+    return packed >> len(_FLAGS) if count == "dropped_polygons" else packed & _bit(count) != 0
 
 
 def rows_of(samples: Sequence[Sample]) -> NDArray[np.int32]:
