@@ -40,7 +40,8 @@ class Ledger:
 
     @property
     def _packed(self) -> NDArray[np.uint32]:
-        return self._shared.numpy().view(np.uint32)
+        packed: NDArray[np.uint32] = self._shared.numpy().view(np.uint32)
+        return packed
 
     def record(self, sample: Sample) -> None:
         """Note what happened to a sample."""
@@ -81,7 +82,7 @@ class Ledger:
 
 
 def _bit(count: str) -> np.uint32:
-    return _BITS[_FLAGS.index(COUNTS.index(count))]
+    return np.uint32(_BITS[_FLAGS.index(COUNTS.index(count))])
 
 
 def _of(packed: NDArray[np.uint32], count: str) -> NDArray[Any]:

@@ -104,9 +104,7 @@ def test_the_ledger_is_filled_by_worker_processes(tmp_path):
 
 def test_a_sample_takes_four_bytes_whatever_happened_to_it():
     ledger = Ledger(["a.jpg", "b.jpg"])
-    ledger.record(
-        replace(PLAIN, recovered="damaged", dropped_polygons=5_000_000, map_source="stale", cached="invalid")
-    )
+    ledger.record(replace(PLAIN, recovered="damaged", dropped_polygons=5_000_000, map_source="stale", cached="invalid"))
     ledger.note_cached([0], ["hit"])
     assert ledger._shared.nbytes == 8
     counted = {name: count for name, count in ledger.totals().items() if count}

@@ -71,7 +71,7 @@ def age(base):
 @pytest.fixture(autouse=True)
 def files_for_few_pages_and_any_age(monkeypatch):
     monkeypatch.setattr(page_index, "MIN_PAGES", 1)
-    monkeypatch.setattr("ocr.pipeline.source.JUST_NOW_NS", -(10**12))
+    monkeypatch.setattr(page_index, "JUST_NOW_NS", -(10**12))
 
 
 def rows_of(source):
@@ -178,7 +178,7 @@ def test_a_damaged_file_is_told_and_written_again(tmp_path, caplog):
 
 
 def test_nothing_is_kept_while_the_files_are_too_young_to_prove_anything(tmp_path, monkeypatch):
-    monkeypatch.setattr("ocr.pipeline.source.JUST_NOW_NS", 10**12)
+    monkeypatch.setattr(page_index, "JUST_NOW_NS", 10**12)
     folder, annotation = write_folder(tmp_path / "data", "native")
     assert open_indexed(folder, annotation).entries.table.path is None
     assert not (tmp_path / "index").exists()
@@ -198,3 +198,22 @@ def test_rows_can_be_sliced_and_counted_from_the_end():
     assert rows.names[::2] == ["0.jpg", "2.jpg"]
     with pytest.raises(IndexError):
         rows[4]
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+@pytest.mark.parametrize("names", ["the same", "others"])
+def test_words_that_were_edited_while_the_folder_is_open_are_followed(tmp_path, in_file, names):
+    folder, annotation = write_folder(tmp_path / "data", "native")
+    source = open_folder(folder, annotation, index_folder=tmp_path / "index" if in_file else None)
+    assert source.look() == ()
+    before = rows_of(source)
+    pages = NATIVE["images"] | {"c.png": {"words": {}}}
+    if names == "others":
+        (folder / "new.jpg").write_bytes(b"image")
+        pages = {name: pages[name] for name in ("c.png", "sub/b.jpg")} | {"new.jpg": {}}
+    annotation.write_text(json.dumps({"images": pages}))
+    assert source.look() == [2]
+    assert rows_of(source)[:2] == before[:2]
+    assert len(source.entries[2].polygons) == 0
+    assert list(source.names) == list(NATIVE["images"])
+    assert source.look() == ()
