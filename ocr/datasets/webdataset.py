@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ocr.cache.folder import cache_root
 from ocr.checks import check_choice, check_integer
@@ -17,7 +13,7 @@ from ocr.datasets.shard_dataset import ShardDataset
 from ocr.datasets.transforms import DBTransforms, as_transforms
 from ocr.datasets.webstream import OCRWebStream
 from ocr.errors import ConfigError
-from ocr.loader.order import epoch_order, shard_order
+from ocr.loader.order import Order, epoch_order, in_first_use, shard_order
 from ocr.pipeline.source import ON_BAD_SAMPLE
 from ocr.pipeline.targets import Targets
 from ocr.shards.locations import Locations, expand, is_remote
@@ -65,20 +61,21 @@ class OCRWebDataset(ShardDataset):
         source = open_shards(expand(tar_path), storage)
         super().__init__(source, transform, **settings)
         self.shuffle_buffer, self._shards_ahead = shuffle_buffer, SHARDS_AHEAD
-        if any(is_remote(url) for url in source.urls):
+        self._is_remote = any(is_remote(url) for url in source.urls)
+        if self._is_remote:
             self._fit_into(storage.max_bytes)
 
-    def epoch_order(self, seed: int, epoch: int, shuffle: bool) -> NDArray[np.int64]:
+    def epoch_order(self, seed: int, epoch: int, shuffle: bool) -> Order:
         """The order of an epoch: from shard to shard, unless everything is shuffled together."""
         if shuffle and self.shuffle_buffer is not None:
             return shard_order(self.source.shard_of, seed, epoch, self.shuffle_buffer)
         return epoch_order(len(self), seed, epoch, shuffle)
 
-    def expect(self, batches: Sequence[Sequence[int]]) -> None:
-        """Announce the batches of a pass: their shards are fetched ahead."""
-        if batches:
-            shards = self.source.shard_of[np.concatenate(batches)]
-            self.source.files.prefetch(shards.tolist(), self._shards_ahead)
+    def expect(self, samples: Order | range) -> None:
+        """Announce the samples of a pass, in order: their shards are fetched ahead."""
+        if self._is_remote:
+            shards = in_first_use(len(self.source.urls), self.source.shard_of, samples)
+            self.source.files.prefetch(shards, self._shards_ahead)
 
     def _fit_into(self, max_bytes: int | None) -> None:
         """Limit the samples that are shuffled together to the shards that fit into `max_bytes`."""

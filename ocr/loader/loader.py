@@ -12,7 +12,7 @@ from ocr.checks import check_choice, check_integer
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.loader.batch_maker import Collate, OwnCollate, Pending, choose_maker
-from ocr.loader.order import EpochBatches, OrderSettings, Pass, rank_and_world_size
+from ocr.loader.order import BatchPlan, EpochBatches, OrderSettings, Pass, rank_and_world_size
 from ocr.loader.process_engine import ProcessEngine
 from ocr.loader.protocol import HasEpochs, LoadableDataset, Pages, ShardedPages, StreamedPages
 from ocr.loader.stream_order import StreamBatches
@@ -173,12 +173,9 @@ class Loader:
     def _plan(self, current: Pass) -> Iterator[list[int]]:
         """The samples of each batch; shards that must be fetched are announced."""
         batches = self.batch_sampler.batches(current.epoch, current.done)
-        if not isinstance(self.batch_sampler, EpochBatches):
-            return batches
-        plan = list(batches)
-        if isinstance(self.dataset, ShardedPages):
-            self.dataset.expect(plan)
-        return iter(plan)
+        if isinstance(batches, BatchPlan) and isinstance(self.dataset, ShardedPages):
+            self.dataset.expect(batches.samples)
+        return batches
 
     def _from_here(self, plan: Iterator[list[int]], epoch: int) -> Generator[Batch | None]:
         for indices in plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Required, Self, TypedDict, Unpack
+from typing import Any, Required, Self, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -12,19 +12,26 @@ from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
 
+_PIECE = 1 << 20
+Order = NDArray[np.signedinteger[Any]]
+"""Sample indices: 4 bytes each, 8 if there are more than two thousand million."""
 
-def epoch_order(count: int, seed: int, epoch: int, shuffle: bool) -> NDArray[np.int64]:
+
+def epoch_order(count: int, seed: int, epoch: int, shuffle: bool) -> Order:
     """The order of all samples.
 
     >>> epoch_order(4, 0, 0, shuffle=False).tolist()
     [0, 1, 2, 3]
     """
-    if not shuffle:
-        return np.arange(count)
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, epoch)))).permutation(count)
+    dtype: type[np.signedinteger[Any]] = np.int32 if count <= np.iinfo(np.int32).max else np.int64
+    order: Order = np.arange(count, dtype=dtype)
+    if shuffle:
+        # The same order as `permutation(count)`, in half the memory.
+        np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, epoch)))).shuffle(order)
+    return order
 
 
-def shard_order(shard_of: NDArray[np.int64], seed: int, epoch: int, buffer: int) -> NDArray[np.int64]:
+def shard_order(shard_of: Order, seed: int, epoch: int, buffer: int) -> Order:
     """A shuffled order that goes from shard to shard: whole shards at random, their samples shuffled in groups.
 
     A group holds at least `buffer` samples, so that only a few shards are open at a time.
@@ -33,16 +40,32 @@ def shard_order(shard_of: NDArray[np.int64], seed: int, epoch: int, buffer: int)
     [0, 1, 2, 3, 4]
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, epoch))))
-    by_shard = np.argsort(shard_of, kind="stable")
+    by_shard = np.argsort(shard_of, kind="stable").astype(epoch_order(len(shard_of), 0, 0, False).dtype)
     ends = np.cumsum(np.bincount(shard_of))
-    groups: list[NDArray[np.int64]] = []
-    group: list[NDArray[np.int64]] = []
+    groups: list[Order] = []
+    group: list[Order] = []
     for shard in rng.permutation(len(ends)).tolist():
         group.append(by_shard[ends[shard - 1] if shard else 0 : ends[shard]])
         if sum(map(len, group)) >= buffer:
             groups.append(rng.permutation(np.concatenate(group)))
             group = []
     return np.concatenate([*groups, rng.permutation(np.concatenate(group))] if group else groups)
+
+
+def in_first_use(shards: int, shard_of: Order, samples: Order | range) -> list[int]:
+    """The numbers of the shards of samples, each once, in the order in which the samples need them.
+
+    >>> in_first_use(3, np.array([0, 0, 1, 1, 2]), np.array([3, 0, 2, 1]))
+    [1, 0]
+    """
+    first = np.full(shards, -1, dtype=np.int64)
+    # From the end, in pieces: what is written last stays.
+    for end in range(len(samples), 0, -_PIECE):
+        piece = np.asarray(samples[max(0, end - _PIECE) : end])[::-1]
+        first[shard_of[piece]] = np.arange(end - 1, end - 1 - len(piece), -1)
+    used = np.flatnonzero(first >= 0)
+    in_order: list[int] = used[np.argsort(first[used])].tolist()
+    return in_order
 
 
 def rank_and_world_size(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
@@ -148,7 +171,7 @@ class EpochBatches(RankBatches):
         count: int,
         batch_size: int,
         *,
-        order: Callable[[int, int, bool], NDArray[np.int64]] | None = None,
+        order: Callable[[int, int, bool], Order] | None = None,
         **settings: Unpack[OrderSettings],
     ) -> None:
         """`order` is a dataset's own function of seed, epoch and shuffle; each rank takes one piece of it."""
@@ -179,29 +202,60 @@ class EpochBatches(RankBatches):
         """The first batch of every epoch, without shuffling."""
         return next(self.batches(0, 0))
 
-    def batches(self, epoch: int, first_batch: int) -> Iterator[list[int]]:
+    def batches(self, epoch: int, first_batch: int) -> BatchPlan:
         """The batches of an epoch from `first_batch` on."""
-        order = self._order_of_rank(epoch)
-        count, batches = len(order), len(self)
-        if self.drop_last or self.world_size == 1:
-            starts = [min(count, batch * self.batch_size) for batch in range(batches + 1)]
-        else:
-            # As even as possible: the first ones have one more.
-            starts = [batch * (count // batches) + min(batch, count % batches) for batch in range(batches + 1)]
-        for batch in range(first_batch, batches):
-            yield order[starts[batch] : starts[batch + 1]].tolist()
+        size = self.batch_size if self.drop_last or self.world_size == 1 else None
+        return BatchPlan(self._order_of_rank(epoch), len(self), size, first_batch)
 
-    def _order_of_rank(self, epoch: int) -> NDArray[np.int64]:
+    def _order_of_rank(self, epoch: int) -> Order | range:
+        order: Order | range = range(self.count)
         if self.order is not None:
             order = self.order(self.seed, epoch, self.shuffle)
-        else:
-            order = epoch_order(self.count, self.seed, epoch, self.shuffle)
+        elif self.shuffle:
+            order = epoch_order(self.count, self.seed, epoch, True)
         if self.drop_last:
             order = order[: len(self) * self.batch_size * self.world_size]
-        if self.world_size == 1:
-            return order
         # Shuffled samples are dealt in turns, so that all ranks together have the batches of one rank with a larger
         # batch. Unshuffled ones stay neighbours, which a cache hands out without a copy.
         if self.shuffle and self.order is None:
             return order[self.rank :: self.world_size]
-        return np.array_split(order, self.world_size)[self.rank]
+        return order[
+            even_start(len(order), self.world_size, self.rank) : even_start(len(order), self.world_size, self.rank + 1)
+        ]
+
+
+class BatchPlan(Iterator[list[int]]):
+    """The batches of one pass, each cut from the order of the rank when it is asked for."""
+
+    def __init__(self, order: Order | range, batches: int, batch_size: int | None, first_batch: int = 0) -> None:
+        """Without a batch size, all samples are shared out evenly."""
+        self._order, self._batches, self._size, self._next = order, batches, batch_size, first_batch
+
+    def __next__(self) -> list[int]:
+        if self._next >= self._batches:
+            raise StopIteration
+        batch = self._order[self._start(self._next) : self._start(self._next + 1)]
+        self._next += 1
+        return list(batch) if isinstance(batch, range) else batch.tolist()
+
+    def __length_hint__(self) -> int:
+        return max(0, self._batches - self._next)
+
+    @property
+    def samples(self) -> Order | range:
+        """All samples that are still to come."""
+        return self._order[self._start(self._next) : self._start(self._batches)]
+
+    def _start(self, batch: int) -> int:
+        if self._size is None:
+            return even_start(len(self._order), self._batches, batch)
+        return min(len(self._order), batch * self._size)
+
+
+def even_start(count: int, parts: int, part: int) -> int:
+    """Where a part starts if all are as even as possible; the first ones have one more.
+
+    >>> [even_start(7, 3, part) for part in range(4)]
+    [0, 3, 5, 7]
+    """
+    return part * (count // parts) + min(part, count % parts)

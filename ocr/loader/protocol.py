@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,11 +98,11 @@ class IndexedPages(Pages, Protocol):
 class ShardedPages(IndexedPages, Protocol):
     """Pages in shards, which define the order of an epoch and are fetched ahead."""
 
-    def epoch_order(self, seed: int, epoch: int, shuffle: bool) -> NDArray[np.int64]:
+    def epoch_order(self, seed: int, epoch: int, shuffle: bool) -> NDArray[np.signedinteger[Any]]:
         """The order of all samples in an epoch; each rank takes one piece of it."""
 
-    def expect(self, batches: Sequence[Sequence[int]]) -> None:
-        """Announce the batches of a pass, so that their shards are fetched ahead."""
+    def expect(self, samples: NDArray[np.signedinteger[Any]] | range) -> None:
+        """Announce the samples of a pass, in order, so that their shards are fetched ahead."""
 
 
 @runtime_checkable

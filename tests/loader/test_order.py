@@ -1,12 +1,15 @@
 """Which samples a rank sees: all of them once, in an order of (seed, epoch), resumable."""
 
+from operator import length_hint
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ocr.errors import ConfigError
-from ocr.loader.order import EpochBatches, epoch_order
+from ocr.loader import order
+from ocr.loader.order import EpochBatches, epoch_order, in_first_use
 
 
 def all_ranks(count: int, batch_size: int, ranks: int, **settings) -> list[list[list[int]]]:
@@ -67,3 +70,53 @@ def test_a_batch_needs_a_sample(batch_size):
 def test_fewer_pages_than_devices_is_an_error():
     with pytest.raises(ConfigError, match="use fewer devices"):
         EpochBatches(1, 1, shuffle=False, drop_last=False, world_size=2)
+
+
+@pytest.mark.parametrize("count", [1, 2, 50, 70_000])
+def test_the_order_of_a_seed_and_an_epoch_is_a_promise_between_versions(count):
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((3, 5))))
+    assert epoch_order(count, 3, 5, True).tolist() == rng.permutation(count).tolist()
+    assert epoch_order(6, 3, 5, True).tolist() == [5, 0, 2, 4, 1, 3]
+
+
+class CountedOrder:
+    """An order that counts the samples that become Python integers."""
+
+    def __init__(self, samples: np.ndarray, asked: list[int]) -> None:
+        self.samples, self.asked = samples, asked
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, part: slice) -> "CountedOrder":
+        return CountedOrder(self.samples[part], self.asked)
+
+    def tolist(self) -> list[int]:
+        self.asked.append(len(self))
+        return self.samples.tolist()
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_a_step_plans_its_own_batch_only_and_a_resumed_epoch_starts_there(world_size, drop_last):
+    asked: list[int] = []
+    settings = {"shuffle": True, "drop_last": drop_last, "world_size": world_size}
+    batches = EpochBatches(
+        100_000, 10, order=lambda seed, epoch, shuffle: CountedOrder(np.arange(100_000), asked), **settings
+    )
+    plan = batches.batches(epoch=0, first_batch=2000)
+    assert asked == []
+    assert next(plan) == list(range(20_000, 20_010))
+    next(plan)
+    assert asked == [10, 10]
+    assert length_hint(plan) == len(batches) - 2002
+
+
+def test_shards_are_expected_in_the_order_of_their_first_use_however_many_samples_there_are(monkeypatch):
+    monkeypatch.setattr(order, "_PIECE", 7)
+    shard_of = np.random.default_rng(0).integers(0, 9, 100)
+    samples = np.random.default_rng(1).permutation(100)[:60]
+    expected = list(dict.fromkeys(shard_of[samples].tolist()))
+    assert in_first_use(10, shard_of, samples) == expected
+    assert in_first_use(10, shard_of, range(40)) == list(dict.fromkeys(shard_of[:40].tolist()))
+    assert in_first_use(10, shard_of, range(0)) == []
