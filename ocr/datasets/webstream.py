@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
@@ -60,13 +60,12 @@ class OCRWebStream(IterableDataset[Item]):
         self.epoch = 0
         self.ledger = StreamLedger()
         self._settings = settings | {"targets": self.targets, "seed": seed, "on_bad_sample": on_bad_sample}
-        self._parts: dict[int, _Part] = {}
         self._lock = threading.Lock()
         lost = "its length is unknown and nothing is cached" if cache != "off" else "its length is unknown"
         log.info("%s is not there: the shards are streamed, %s", index_location(urls), lost)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"} | {"_parts": {}}
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -93,11 +92,11 @@ class OCRWebStream(IterableDataset[Item]):
         try:
             for shard in order:
                 ahead.reach(shard)
-                group += [shard << _POSITION_BITS | position for position in range(self._open(shard, epoch))]
+                group += self._open(shard, epoch)
                 if len(group) >= enough:
-                    yield from rng.permutation(group).tolist() if shuffle else group
+                    yield from _shuffled(group, rng) if shuffle else group
                     group = []
-            yield from rng.permutation(group).tolist() if shuffle else group
+            yield from _shuffled(group, rng) if shuffle else group
         finally:
             ahead.stop()
 
@@ -115,31 +114,28 @@ class OCRWebStream(IterableDataset[Item]):
     def forget(self, handles: Sequence[Handle]) -> None:
         """Announce that these samples will not be asked for."""
         for handle in handles:
-            self._count_off(handle >> _POSITION_BITS)
+            self._count_off(_part_of(handle))
 
     def name(self, handle: Handle) -> str:
-        """The file name of a sample; "" if its shard is done."""
-        shard, position = _shard_and_position(handle)
-        part = self._parts.get(shard)
-        return part.dataset.name(position) if part is not None else ""
+        """The file name of a sample."""
+        return _part_of(handle).dataset.name(_position(handle))
 
     def set_epoch(self, epoch: int) -> None:
         """Start an epoch: other random numbers, and an empty ledger."""
         self.epoch = epoch
-        self._parts.clear()
         self.ledger.reset()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.urls)} shards from {self.urls[0]}): {self.transform!r}"
 
     def _made(self, handle: Handle, make: Callable[[ShardDataset, int], Item | None]) -> Item | None:
-        shard, position = _shard_and_position(handle)
-        item = make(self._parts[shard].dataset, position)
-        self._count_off(shard)
+        part = _part_of(handle)
+        item = make(part.dataset, _position(handle))
+        self._count_off(part)
         return item
 
-    def _open(self, shard: int, epoch: int) -> int:
-        """Open a shard; returns how many samples it has, 0 if it cannot be read and is skipped."""
+    def _open(self, shard: int, epoch: int) -> list[Handle]:
+        """Open a shard; returns the handles of its samples, none if it cannot be read and is skipped."""
         url = self.urls[shard]
         try:
             source = scan_shards([url], self.storage, shard << _POSITION_BITS)
@@ -148,35 +144,50 @@ class OCRWebStream(IterableDataset[Item]):
                 raise
             log.warning("skipped a shard: %s", error)
             self.ledger.left_out.append(url)
-            return 0
+            return []
         dataset = ShardDataset(source, self.transform, **self._settings)
         dataset.set_epoch(epoch)
-        if len(source):
-            self._parts[shard] = _Part(dataset, len(source))
-        return len(source)
+        part = _Part(dataset, len(source))
+        return [_PartHandle(shard << _POSITION_BITS | position, part) for position in range(len(source))]
 
-    def _count_off(self, shard: int) -> None:
-        """One sample fewer to come; a shard without any left is closed."""
+    def _count_off(self, part: _Part) -> None:
+        """One sample fewer to come."""
         with self._lock:
-            part = self._parts.get(shard)
-            if part is None:
-                return
             part.left -= 1
             if not part.left:
                 self.ledger.add(part.dataset)
-                del self._parts[shard]
-
-
-def _shard_and_position(handle: Handle) -> tuple[int, int]:
-    return handle >> _POSITION_BITS, handle & (1 << _POSITION_BITS) - 1
 
 
 @dataclass
 class _Part:
-    """A shard that is being read, and how many of its samples are still to come."""
+    """A shard that is being read in one pass, and how many of its samples are still to come."""
 
     dataset: ShardDataset
     left: int
+
+
+class _PartHandle(int):
+    """The handle of a sample, which keeps its shard open: passes at once share none, and a broken pass leaves none."""
+
+    part: _Part
+
+    def __new__(cls, number: int, part: _Part) -> Self:
+        handle = super().__new__(cls, number)
+        handle.part = part
+        return handle
+
+
+def _part_of(handle: Handle) -> _Part:
+    assert isinstance(handle, _PartHandle)
+    return handle.part
+
+
+def _position(handle: Handle) -> int:
+    return handle & (1 << _POSITION_BITS) - 1
+
+
+def _shuffled(handles: list[Handle], rng: np.random.Generator) -> list[Handle]:
+    return [handles[position] for position in rng.permutation(len(handles)).tolist()]
 
 
 class StreamLedger:

@@ -26,27 +26,30 @@ class ProcessEngine:
         """`settings` are those of torch's DataLoader; the ones that need workers are ignored without."""
         if not num_workers:
             settings = {name: value for name, value in settings.items() if name not in NEED_WORKERS}
-        self._plan = _Plan()
-        self._loader: DataLoader[Any] = DataLoader(
-            _ItemsOfEpochs(dataset),  # type: ignore[arg-type]
-            batch_sampler=self._plan,
-            num_workers=num_workers,
-            collate_fn=collate_fn,
-            **settings,
-        )
-        self._finish = finish
+        self._settings = settings | {"num_workers": num_workers, "collate_fn": collate_fn}
+        self._dataset, self._finish = _ItemsOfEpochs(dataset), finish
+        self._idle: list[DataLoader[Any]] = [self._new_loader()]
+        """At most one loader, whose workers wait for the next pass if they are persistent."""
 
     def batches(self, plan: Iterator[list[int]], epoch: int) -> Generator[Batch | None]:
         """One pass over an epoch; `plan` gives the samples of each batch."""
-        self._plan.batches = ([(epoch, index) for index in indices] for indices in plan)
-        passed = iter(self._loader)
+        # Persistent workers serve one pass at a time: another one would end the first.
+        loader = self._idle.pop() if self._idle else self._new_loader()
+        sampler = loader.batch_sampler
+        assert isinstance(sampler, _Plan)
+        sampler.batches = ([(epoch, index) for index in indices] for indices in plan)
+        passed = iter(loader)
         try:
             for batch in passed:
                 yield self._finish(batch) if self._finish is not None and batch is not None else batch
         finally:
             # The traceback of an error keeps the iterator alive, and with it the workers.
-            if not self._loader.persistent_workers and hasattr(passed, "_shutdown_workers"):
+            if (not loader.persistent_workers or self._idle) and hasattr(passed, "_shutdown_workers"):
                 passed._shutdown_workers()
+            self._idle = self._idle or [loader]
+
+    def _new_loader(self) -> DataLoader[Any]:
+        return DataLoader(self._dataset, batch_sampler=_Plan(), **self._settings)  # type: ignore[arg-type]
 
 
 class _Plan:

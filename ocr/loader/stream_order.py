@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Unpack
-
-import numpy as np
 
 from ocr.loader.order import OrderSettings, RankBatches
 
 Handle = int
-"""Identifies a sample of a stream until it is made."""
+"""Identifies a sample of a stream until it is made; a dataset's own subclass of int is passed on as it is."""
 
 
 class StreamBatches(RankBatches):
@@ -38,7 +37,7 @@ class StreamBatches(RankBatches):
     def batches(self, epoch: int, first_batch: int) -> Iterator[list[Handle]]:
         """The batches of an epoch from `first_batch` on."""
         for number, of_all_ranks in enumerate(self._batches_of_all_ranks(epoch)):
-            parts = [part.tolist() for part in np.array_split(np.array(of_all_ranks, dtype=np.int64), self.world_size)]
+            parts = _shared_out(of_all_ranks, self.world_size)
             own = [] if number < first_batch else parts.pop(self.rank)
             for others in parts:
                 self.forget(others)
@@ -68,3 +67,14 @@ class StreamBatches(RankBatches):
             yield before + rest
         else:
             yield from filter(None, (before, rest))
+
+
+def _shared_out(handles: list[Handle], ranks: int) -> list[list[Handle]]:
+    """Neighbours stay together; the first ranks have one more.
+
+    >>> _shared_out([1, 2, 3, 4, 5], 3)
+    [[1, 2], [3, 4], [5]]
+    """
+    share, more = divmod(len(handles), ranks)
+    starts = [rank * share + min(rank, more) for rank in range(ranks + 1)]
+    return [handles[start:end] for start, end in pairwise(starts)]

@@ -5,6 +5,7 @@ import functools
 import http.server
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -84,7 +85,6 @@ def test_a_stream_gives_the_batches_of_the_folder(synthetic, stream, workers, tr
     expected = list(Loader(folder(synthetic, "train", transform), 3, 0))
     assert_same(without_paths(list(Loader(dataset, 3, workers))), without_paths(expected))
     assert dataset.ledger.totals()["seen"] == 8
-    assert not dataset._parts
 
 
 def test_shuffled_epochs_differ_and_lose_nothing(stream):
@@ -102,8 +102,10 @@ def test_shuffled_epochs_differ_and_lose_nothing(stream):
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_ranks_share_all_samples_and_have_as_many_batches(stream, ranks, batch_size, shuffle):
     settings = {"shuffle": shuffle, "world_size": ranks}
-    shares = [list(Loader(stream(), batch_size, 2, rank=rank, **settings)) for rank in range(ranks)]
+    datasets = [stream() for _ in range(ranks)]
+    shares = [list(Loader(dataset, batch_size, 2, rank=rank, **settings)) for rank, dataset in enumerate(datasets)]
     assert len({len(share) for share in shares}) == 1
+    assert sum(dataset.ledger.totals()["seen"] for dataset in datasets) == 8
     seen = [name for share in shares for name in names(share)]
     assert len(seen) == len(set(seen)) == 8
 
@@ -111,7 +113,7 @@ def test_ranks_share_all_samples_and_have_as_many_batches(stream, ranks, batch_s
 def test_drop_last_leaves_out_the_rest(stream):
     loader = Loader(stream(), 3, 2, drop_last=True)
     assert [len(batch["images"]) for batch in loader] == [3, 3]
-    assert not loader.dataset._parts
+    assert loader.dataset.ledger.totals()["seen"] == 6
 
 
 @pytest.mark.parametrize("done", [0, 1, 2])
@@ -126,6 +128,38 @@ def test_a_resumed_epoch_goes_on_exactly(stream, done):
     resumed = Loader(stream(RANDOM), 3, 1, shuffle=True)
     resumed.load_state_dict(state)
     assert_same(list(resumed), expected[done:])
+
+
+def test_a_stream_that_is_resumed_after_its_last_batch_goes_on_with_the_next_epoch(stream):
+    loader, resumed = (Loader(stream(RANDOM), 3, 2, shuffle=True) for _ in range(2))
+    states = [loader.state_dict() for _ in loader]
+    expected = list(loader)
+    resumed.load_state_dict(states[-1])
+    assert_same(list(resumed), expected)
+    assert resumed.state_dict() == states[-1] | {"epoch": 2, "batches": 0}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_passes_at_once_over_one_stream_each_read_their_own_epoch(stream, workers, shuffle):
+    loader = Loader(stream(RANDOM), 3, 0, shuffle=shuffle)
+    expected = [list(loader), list(loader)]
+    dataset = stream(RANDOM)
+    first, second = (Loader(dataset, 3, workers, shuffle=shuffle) for _ in range(2))
+    second.set_epoch(1)
+    passed = list(zip(first, second, strict=True))
+    assert_same([batch for batch, _ in passed], expected[0])
+    assert_same([batch for _, batch in passed], expected[1])
+
+
+def test_a_pass_that_is_broken_off_leaves_no_shard_open(stream):
+    handles = stream().handles(0, 0, shuffle=False)
+    handle = next(handles)
+    part = weakref.ref(handle.part)
+    handles.close()
+    assert part() is not None
+    del handle
+    assert part() is None
 
 
 def test_torchs_own_loader_shares_a_stream_among_its_workers(stream):

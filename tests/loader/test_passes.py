@@ -84,6 +84,17 @@ def test_passes_at_once_over_one_dataset_each_draw_for_their_own_epoch(synthetic
     assert_same([batch for _, batch in passed], expected[1])
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_passes_at_once_of_one_loader_with_worker_processes_each_have_their_own_epoch(synthetic, persistent):
+    here = Loader(open_split(synthetic, "train"), 2, 0)
+    expected = [list(here), list(here), list(here)]
+    loader = Loader(open_split(synthetic, "train"), 2, 1, "processes", persistent_workers=persistent)
+    passed = list(zip(loader, loader, strict=True))
+    assert_same([batch for batch, _ in passed], expected[0])
+    assert_same([batch for _, batch in passed], expected[1])
+    assert_same(list(loader), expected[2])
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"), [({"batch_size": 4}, "batch_size=4"), ({"world_size": 2}, "size=2")]
 )
