@@ -50,8 +50,9 @@ def raise_band(
         return
     height, width = thresh_map.shape
     ends, reach = edges[:, :4].reshape(-1, 2, 2), edges[:, 4:]
-    first = np.maximum(np.ceil(ends.min(axis=1) - reach), 0).astype(np.int64)
-    last = np.minimum(np.floor(ends.max(axis=1) + reach), (width - 1, height - 1)).astype(np.int64)
+    # Cut to the page before they become integers, which hold no number beyond 2^63.
+    first = np.ceil(ends.min(axis=1) - reach).clip(0, (width, height)).astype(np.int64)
+    last = np.floor(ends.max(axis=1) + reach).clip(-1, (width - 1, height - 1)).astype(np.int64)
     boxes = np.concatenate([first, np.maximum(last - first + 1, 0)], axis=1)
     pairs = np.cumsum(boxes[:, 2] * boxes[:, 3])
     groups = np.unique(pairs // MAX_PAIRS, return_index=True)[1].tolist()

@@ -100,5 +100,8 @@ def list_faults(faults: Sequence[str]) -> str:
 
 def shorten(value: object, limit: int = 90) -> str:
     """A value as it may stand in a message."""
-    written = repr(value)
+    try:
+        written = repr(value)
+    except RecursionError:
+        return f"a {type(value).__name__} of too many levels"
     return written if len(written) <= limit else written[: limit - 3] + "..."

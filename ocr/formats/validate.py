@@ -1,7 +1,8 @@
-"""The one place where words are judged fit for training."""
+"""The one place where words are judged fit for training, whatever source they come from."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,6 +16,7 @@ from ocr.geometry.polygons import Polygons
 _NUMBERS = frozenset((int, float))
 _SEQUENCES = frozenset((list, tuple))
 _TEXTS = frozenset((str, type(None)))
+_FLAGS = frozenset((bool,))
 # No page is a million pixels wide; beyond that, arithmetic on whole pixels would overflow.
 _LARGEST = 1e6
 
@@ -22,32 +24,46 @@ _LARGEST = 1e6
 def to_polygons(page: Page, where: str) -> Polygons:
     """The words of a page as packed polygons; `where` names the page in the error about a word that is none."""
     words = page.words
-    if not words:
+    return pack_words(
+        [word.points for word in words],
+        [word.ignore for word in words],
+        [word.text for word in words],
+        lambda index: f"{where}: word {words[index].key}",
+    )
+
+
+def pack_words(
+    outlines: Sequence[Any], ignore: Sequence[Any], texts: Sequence[Any], name: Callable[[int], str]
+) -> Polygons:
+    """Points, flags and texts of words, from any source, as packed polygons.
+
+    AnnotationError if one cannot be used: it lists all such words, each by its `name`.
+    """
+    if not outlines:
         return Polygons.pack([])
     # All words are checked together; only a page that fails is checked word by word, to name the bad one.
     try:
-        polygons = [_unnest(word.points) for word in words]
+        polygons = [_unnest(points) for points in outlines]
         counts = list(map(len, polygons))
         points = list(chain.from_iterable(polygons))
         numbers = list(chain.from_iterable(points))
-        texts = tuple([word.text for word in words])
         sound = (
             min(counts) >= 3
             and set(map(len, points)) == {2}
             and _SEQUENCES.issuperset(map(type, points))
             and _NUMBERS.issuperset(map(type, numbers))
             and _TEXTS.issuperset(map(type, texts))
+            and _FLAGS.issuperset(map(type, ignore))
         )
         values = np.array(numbers if sound else [np.nan], dtype=np.float64)
         sound = bool(np.abs(values).max() <= _LARGEST)
-    except (TypeError, OverflowError):
+    except (TypeError, OverflowError, KeyError):
         sound = False
     if not sound:
-        raise _culprit(page, where)
-    offsets = np.zeros(len(words) + 1, dtype=np.int32)
+        raise _culprit(outlines, ignore, texts, name)
+    offsets = np.zeros(len(outlines) + 1, dtype=np.int32)
     np.cumsum(counts, out=offsets[1:])
-    ignore = np.array([word.ignore for word in words], dtype=np.bool_)
-    return Polygons(values.reshape(-1, 2).astype(np.float32), offsets, ignore, texts)
+    return Polygons(values.reshape(-1, 2).astype(np.float32), offsets, np.array(ignore, dtype=np.bool_), tuple(texts))
 
 
 def fault_of(points: Any) -> str | None:
@@ -78,18 +94,20 @@ def _unnest(points: Any) -> Any:
     return points
 
 
-def _culprit(page: Page, where: str) -> AnnotationError:
+def _culprit(
+    outlines: Sequence[Any], ignore: Sequence[Any], texts: Sequence[Any], name: Callable[[int], str]
+) -> AnnotationError:
     faults = []
-    for word in page.words:
-        fault = fault_of(word.points)
+    for index, (points, flag, text) in enumerate(zip(outlines, ignore, texts, strict=True)):
+        fault = fault_of(points)
         if fault is not None:
             faults.append(
-                f"{where}: word {word.key}: points {shorten(word.points)} {fault}: "
-                "`ocr doctor DATA --fix` writes a repaired copy"
+                f"{name(index)}: points {shorten(points)} {fault}: `ocr doctor DATA --fix` writes a repaired copy"
             )
-        elif type(word.text) not in _TEXTS:
+        elif type(text) not in _TEXTS:
             faults.append(
-                f"{where}: word {word.key}: transcription {shorten(word.text)} is not text: "
-                "put it in quotes, or leave it out"
+                f"{name(index)}: transcription {shorten(text)} is not text: put it in quotes, or leave it out"
             )
+        elif type(flag) not in _FLAGS:
+            faults.append(f"{name(index)}: ignore is {shorten(flag)}: write true or false")
     return AnnotationError(list_faults(faults))

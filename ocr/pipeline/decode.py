@@ -14,6 +14,7 @@ from PIL import Image
 
 from ocr.checks import Range, check_choice
 from ocr.errors import ConfigError, ImageError
+from ocr.geometry.mend import mend
 from ocr.geometry.orientation import apply_orientation, frame_by_geometry, orientation_matrix, upright_size
 from ocr.malloc import keep_freed_memory
 from ocr.pipeline.sample import Sample
@@ -68,7 +69,7 @@ class Decode(FixedStage):
     def _upright(self, sample: Sample, header: Header, image: NDArray[np.uint8]) -> Sample:
         shape = upright_size(header.orientation, *header.raw_size)
         frame = self._frame(sample, header)
-        polygons = sample.polygons
+        polygons, crossed, simplified = mend(sample.polygons)
         if frame == "raw":
             polygons = polygons.moved(orientation_matrix(header.orientation, *header.raw_size))
         page = replace(
@@ -79,6 +80,8 @@ class Decode(FixedStage):
             raw_size=header.raw_size,
             orientation=header.orientation,
             polygon_frame=frame,
+            crossed_polygons=crossed,
+            simplified_polygons=simplified,
         )
         # A page decoded smaller keeps its polygons in full size, so that every decoder gives the same ones.
         reduced_from = shape if (image.shape[1], image.shape[0]) != shape else None

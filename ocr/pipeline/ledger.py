@@ -9,25 +9,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import POLYGON_COUNTS, Sample
 
 MAPS = ("drawn", "stored", "stale")
 CACHED = ("hit", "miss", "invalid")
 COUNTS = (
-    *("seen", "recovered", "skipped", "dropped_polygons"),
+    *("seen", "recovered", "skipped", *POLYGON_COUNTS),
     *(f"maps_{source}" for source in MAPS),
     *("cache_hits", "cache_misses", "cache_invalid"),
 )
 
 
-_POLYGONS = COUNTS.index("dropped_polygons")
-_FLAGS = [count for count in range(len(COUNTS)) if count != _POLYGONS]
-_BITS = np.array([1 << bit for bit in range(len(_FLAGS))], dtype=np.uint32)
+_POLYGONS = [COUNTS.index(count) for count in POLYGON_COUNTS]
+_FLAGS = [count for count in range(len(COUNTS)) if count not in _POLYGONS]
+_BITS = np.array([1 << bit for bit in range(len(_FLAGS))], dtype=np.int64)
+# Above the flags; no page has a quarter of a million polygons, and 63 bits are enough for three counts of them.
+_POLYGON_BITS = 18
+_MAX_POLYGONS = (1 << _POLYGON_BITS) - 1
+_SHIFTS = len(_FLAGS) + _POLYGON_BITS * np.arange(len(_POLYGONS))
 _CHUNK = 1 << 20
 
 
 class Ledger:
-    """What happened to each sample, 4 bytes in shared memory: a bit per count, and above them the dropped polygons.
+    """What happened to each sample, 8 bytes in shared memory: a bit per count, and above them the counts of polygons.
 
     Only one worker has a sample at a time: samples need no lock.
     """
@@ -36,11 +40,11 @@ class Ledger:
         """`left_out` names the pages that never became samples; they count as skipped in every epoch."""
         self._names = names
         self.left_out = list(left_out)
-        self._shared = torch.zeros(len(names), dtype=torch.int32).share_memory_()  # type: ignore[no-untyped-call]
+        self._shared = torch.zeros(len(names), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
     @property
-    def _packed(self) -> NDArray[np.uint32]:
-        packed: NDArray[np.uint32] = self._shared.numpy().view(np.uint32)
+    def _packed(self) -> NDArray[np.int64]:
+        packed: NDArray[np.int64] = self._shared.numpy()
         return packed
 
     def record(self, sample: Sample) -> None:
@@ -49,7 +53,8 @@ class Ledger:
 
     def note(self, indices: Sequence[int], rows: NDArray[np.int32]) -> None:
         """Note what happened to samples, one row each."""
-        self._packed[indices] = rows[:, _FLAGS] @ _BITS | rows[:, _POLYGONS].astype(np.uint32) << len(_FLAGS)
+        polygons = rows[:, _POLYGONS].astype(np.int64).clip(0, _MAX_POLYGONS) << _SHIFTS
+        self._packed[indices] = rows[:, _FLAGS] @ _BITS + polygons.sum(axis=1)
 
     def note_cached(self, indices: Sequence[int], outcomes: Sequence[str]) -> None:
         """Correct how samples got into the cache: one that was made just now is not a hit."""
@@ -81,20 +86,23 @@ class Ledger:
         return (self.left_out if count == "skipped" else []) + [self._names[index] for index in found]
 
 
-def _bit(count: str) -> np.uint32:
-    return np.uint32(_BITS[_FLAGS.index(COUNTS.index(count))])
+def _bit(count: str) -> np.int64:
+    return np.int64(_BITS[_FLAGS.index(COUNTS.index(count))])
 
 
-def _of(packed: NDArray[np.uint32], count: str) -> NDArray[Any]:
+def _of(packed: NDArray[np.int64], count: str) -> NDArray[Any]:
     """One of the counts of samples."""
-    return packed >> len(_FLAGS) if count == "dropped_polygons" else packed & _bit(count) != 0
+    if count not in POLYGON_COUNTS:
+        return packed & _bit(count) != 0
+    return packed >> _SHIFTS[POLYGON_COUNTS.index(count)] & _MAX_POLYGONS
 
 
 def rows_of(samples: Sequence[Sample]) -> NDArray[np.int32]:
     """The ledger rows of samples."""
     return np.array(
         [
-            [1, bool(sample.recovered), 0, sample.dropped_polygons]
+            [1, bool(sample.recovered), 0]
+            + [getattr(sample, count) for count in POLYGON_COUNTS]
             + [sample.map_source == source for source in MAPS]
             + [sample.cached == outcome for outcome in CACHED]
             for sample in samples

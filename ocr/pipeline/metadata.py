@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
+from ocr.errors import AnnotationError
+from ocr.formats.lines import shorten
+from ocr.formats.native import page_size
+from ocr.formats.validate import pack_words
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.sample import Maps, Sample
+from ocr.pipeline.sample import POLYGON_COUNTS, Maps, Sample
 
 ARRAYS = ("image", *Maps._fields)
 """Names of the arrays of a sample, in the order in which they are stored."""
 MAP_DTYPES: dict[str, type[np.generic]] = dict(
     zip(Maps._fields, (np.float32, np.float32, np.bool_, np.bool_), strict=True)
 )
-FIELDS = ("shape", "raw_size", "orientation", "polygon_frame", "recovered", "dropped_polygons")
+FIELDS = ("shape", "raw_size", "orientation", "polygon_frame", "recovered", *POLYGON_COUNTS)
 """Fields of a sample that JSON stores as they are; its pairs come back as lists."""
+_SOUND: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("shape", "raw_size"), lambda size: _is_count(*size) and len(size) == 2),
+    "orientation": lambda value: _is_count(value) and 1 <= value <= 8,
+    **dict.fromkeys(("polygon_frame", "recovered"), lambda value: type(value) is str),
+    **dict.fromkeys(POLYGON_COUNTS, lambda value: _is_count(value)),
+}
 _LENGTHS = struct.Struct("<III")
 
 
@@ -60,7 +71,13 @@ def to_json(sample: Sample) -> dict[str, Any]:
 def from_json(document: dict[str, Any]) -> dict[str, Any]:
     """The fields of a sample that `to_json` stored; KeyError, TypeError or ValueError if one is missing or wrong."""
     inverse_matrix = np.array(document["inverse_matrix"], dtype=np.float64).reshape(3, 3)
-    return _read_fields(document) | {"inverse_matrix": inverse_matrix, "polygons": read_polygons(document)}
+    if not np.isfinite(inverse_matrix).all():
+        raise ValueError("inverse_matrix must be finite")
+    fields = _read_fields(document)
+    for name, is_sound in _SOUND.items():
+        if not is_sound(fields[name]):
+            raise ValueError(f"{name}={shorten(fields[name], 40)}")
+    return fields | {"inverse_matrix": inverse_matrix, "polygons": read_polygons(document)}
 
 
 def source_to_json(sample: Sample) -> dict[str, Any]:
@@ -78,21 +95,29 @@ def source_to_json(sample: Sample) -> dict[str, Any]:
     }
 
 
-def read_polygons(document: dict[str, Any]) -> Polygons:
-    """The polygons in the JSON of a sample."""
+def read_polygons(document: dict[str, Any], where: str = "sample") -> Polygons:
+    """The polygons in the JSON of a sample; AnnotationError, as for a folder's annotation, if one cannot be used."""
     polygons = document.get("polygons", [])
-    # All in one array: a page has a hundred polygons, and each array takes a microsecond.
-    points = np.array([point for polygon in polygons for point in polygon], dtype=np.float32).reshape(-1, 2)
-    offsets = np.zeros(len(polygons) + 1, dtype=np.int32)
-    np.cumsum([len(polygon) for polygon in polygons], out=offsets[1:])
-    ignore = np.array(document.get("ignore") or np.zeros(len(polygons)), dtype=np.bool_)
-    return Polygons(points, offsets, ignore, tuple(document.get("texts", ())))
+    count = len(polygons) if isinstance(polygons, list) else -1
+    # Absent, null and [] leave the flags or texts of all polygons open.
+    ignore: Any = document.get("ignore") or [False] * count
+    texts: Any = document.get("texts") or [None] * count
+    if any(not isinstance(listed, list) or len(listed) != count for listed in (ignore, texts)):
+        raise AnnotationError(f"{where}: polygons, ignore and texts must be lists of the same length. Convert again")
+    return pack_words(polygons, ignore, texts, lambda p: f"{where}: polygon {p}")
 
 
-def read_claimed_size(document: dict[str, Any]) -> tuple[int, int] | None:
+def read_claimed_size(document: dict[str, Any], where: str = "sample") -> tuple[int, int] | None:
     """The size that the annotation claims, in the JSON of a sample."""
     size = document.get("size")
-    return (int(size[0]), int(size[1])) if size else None
+    if not size:
+        return None
+    width, height = size if isinstance(size, list) and len(size) == 2 else (size, size)
+    return page_size(width, height, where)
+
+
+def _is_count(*values: Any) -> bool:
+    return all(type(value) is int and 0 <= value < 2**31 for value in values)
 
 
 def _fields(sample: Sample) -> dict[str, Any]:

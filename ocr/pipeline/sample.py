@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 NO_IMAGE = np.zeros((0, 0, 3), dtype=np.uint8)
 UNMOVED = np.eye(3)
 UNMOVED.flags.writeable = False
+POLYGON_COUNTS = ("dropped_polygons", "crossed_polygons", "simplified_polygons")
+"""Fields of a sample that count polygons which are not as annotated."""
 
 
 class Maps(NamedTuple):
@@ -76,6 +78,10 @@ class Sample:
     """Why a strict decoder refused the file that a tolerant one then read; empty for a sound file."""
     dropped_polygons: int = 0
     """How many polygons lost their area, or were off the page; those outside a random crop do not count."""
+    crossed_polygons: int = 0
+    """How many outlines crossed themselves, and became ignored hulls."""
+    simplified_polygons: int = 0
+    """How many outlines had more vertices than can be drawn in bounded time, and lost some."""
 
     @property
     def width(self) -> int:

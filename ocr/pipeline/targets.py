@@ -25,6 +25,8 @@ from ocr.pipeline.sample import Maps, Sample
 from ocr.pipeline.stage import FixedStage
 
 log = logging.getLogger(__name__)
+# Pixels. Vertices further out are moved here: Clipper ends the process beyond 2^62, and OpenCV walks every row.
+FAR = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,9 @@ class Targets(FixedStage):
         if not len(polygons):
             return np.zeros(0)
         areas, perimeters = polygons.areas, polygons.perimeters
-        distances = areas * (1 - self.shrink_ratio**2) / np.maximum(perimeters, 1e-9)
+        distances = np.minimum(areas * (1 - self.shrink_ratio**2) / np.maximum(perimeters, 1e-9), FAR)
         # A figure of eight has loops that cancel: without an area there is no D to draw it with.
-        left_out = polygons.ignore | (areas <= 0) | self._too_small(polygons, areas, perimeters)
+        left_out = polygons.ignore | ~(distances > 0) | self._too_small(polygons, areas, perimeters)
         whole, outlines = _whole_pixels(polygons)
         drawn = fill_upright_boxes(whole, polygons.offsets, distances, left_out, prob_map, thresh_mask)
         for p in np.flatnonzero(~left_out & ~drawn):
@@ -116,7 +118,10 @@ class Targets(FixedStage):
 
 def _whole_pixels(polygons: Polygons) -> tuple[NDArray[np.int32], list[NDArray[np.int32]]]:
     """All vertices cut to whole pixels, which is what Clipper works on and what defines the maps; and per polygon."""
-    whole = polygons.vertices.astype(np.int32)
+    vertices = polygons.vertices
+    if not np.abs(vertices).max(initial=0) <= FAR:
+        vertices = np.nan_to_num(vertices).clip(-FAR, FAR)
+    whole = vertices.astype(np.int32)
     return whole, np.split(whole, polygons.offsets[1:-1])
 
 

@@ -23,7 +23,7 @@ class Members:
 
     def __init__(self, index: ShardIndex, files: ShardFiles) -> None:
         self._samples, self._annotated, self._files = index.samples, index.annotated, files
-        self._batch_json: tuple[str, list[dict[str, Any]]] = ("", [])
+        self._batch_json: tuple[str, list[Any]] = ("", [])
 
     @cached_property
     def are_batches(self) -> bool:
@@ -63,17 +63,16 @@ class Members:
         key = self._samples[index].key
         remembered, batch = self._batch_json
         try:
-            if remembered == key:
-                return batch[self.positions[index]]
-            document: Any = json.loads(self.data(index, "json").tobytes())
+            document: Any = batch if remembered == key else json.loads(self.data(index, "json").tobytes())
             if isinstance(document, list):
                 self._batch_json = key, document
                 document = document[self.positions[index]]
-            found: dict[str, Any] = document
-            return found
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, RecursionError) as error:
             where = self.where(index, "json")
             raise AnnotationError(f"{where}: not JSON ({error}). Fetch the shard again") from error
+        if not isinstance(document, dict):
+            raise AnnotationError(f"{self.where(index, 'json')}: holds no JSON object. Convert again")
+        return document
 
     def arrays(self, index: int) -> dict[str, NDArray[Any]]:
         """The arrays of a ready sample: views of the shard itself."""

@@ -112,9 +112,10 @@ class ShardSource:
             where = members.where(index, extension)
             raise ImageError(f"{where}: not the bytes that were stored. Fetch the shard again")
         document = members.json(index)
-        claimed, polygons = read_claimed_size(document), read_polygons(document)
+        where = members.where(index, "json")
+        claimed, polygons = read_claimed_size(document, where), read_polygons(document, where)
         if stored.annotation and annotation_digest(polygons, claimed, self.annotated).hex() != stored.annotation:
-            raise AnnotationError(f"{members.where(index, 'json')}: not the annotation that was stored")
+            raise AnnotationError(f"{where}: not the annotation that was stored")
         page = replace(self.entry(index), polygons=polygons, claimed_size=claimed, encoded=encoded)
         return page if self.index.source else replace(page, filename=_name(document, page.filename))
 
@@ -156,8 +157,8 @@ class ShardSource:
         stored = self.index.samples[index]
         if stored.annotation:
             return bytes.fromhex(stored.annotation)
-        document = self._members.json(index)
-        return annotation_digest(read_polygons(document), read_claimed_size(document), self.annotated)
+        document, where = self._members.json(index), self._members.where(index, "json")
+        return annotation_digest(read_polygons(document, where), read_claimed_size(document, where), self.annotated)
 
 
 def _unchanged() -> None:

@@ -18,6 +18,7 @@ from ocr.loader import Loader
 from ocr.pipeline.cut import Cut
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.fingerprint import content_digest, stages_digest
+from ocr.pipeline.metadata import FIELDS
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.record import to_record
 from ocr.pipeline.suffix import ColourJitter, RandomFlip, TextAwareCrop
@@ -65,9 +66,8 @@ def write_sample(stream: io.BytesIO, dataset: OCRDataset, index: int, shard: int
     }
     members = {}
     if ready:
-        names = ("shape", "raw_size", "orientation", "polygon_frame", "recovered", "dropped_polygons")
         noted |= {"inverse_matrix": page.inverse_matrix.ravel().tolist()} | {
-            name: getattr(page, name) for name in names
+            name: getattr(page, name) for name in FIELDS
         }
         for name, array in to_record(page, Cut(page=True, maps=True)).arrays.items():
             saved = io.BytesIO()

@@ -23,7 +23,8 @@ def test_counts_add_up_over_samples_and_name_their_files():
     ledger.record(
         replace(PLAIN, index=1, recovered="Premature end", dropped_polygons=3, map_source="stored", cached="hit")
     )
-    ledger.record(replace(PLAIN, index=2, dropped_polygons=1, map_source="stale", cached="miss"))
+    mended = {"dropped_polygons": 1, "crossed_polygons": 2, "simplified_polygons": 1}
+    ledger.record(replace(PLAIN, index=2, **mended, map_source="stale", cached="miss"))
     ledger.skip(3)
     totals = ledger.totals()
     assert list(totals) == list(COUNTS)
@@ -32,6 +33,8 @@ def test_counts_add_up_over_samples_and_name_their_files():
         "recovered": 1,
         "skipped": 1,
         "dropped_polygons": 4,
+        "crossed_polygons": 2,
+        "simplified_polygons": 1,
         "maps_drawn": 1,
         "maps_stored": 1,
         "maps_stale": 1,

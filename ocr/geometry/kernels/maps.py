@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from ocr.geometry.kernels.compiled import compiled
 
+# Pixels; no page reaches this far, and integers reach further.
+_FAR = float(1 << 40)
+
 
 @compiled(fastmath={"nsz", "arcp", "contract", "reassoc"})
 def raise_border_band(
@@ -27,7 +30,7 @@ def raise_border_band(
     height, width = thresh_map.shape
     for p in range(len(offsets) - 1):
         reach = distances[p]
-        if reach <= 0:
+        if not 0 < reach < np.inf:
             continue
         first, last = offsets[p], offsets[p + 1]
         for i in range(first, last):
@@ -39,8 +42,8 @@ def raise_border_band(
             if square_length == 0:
                 continue
             length = math.sqrt(square_length)
-            y_first = max(0, math.ceil(min(ay, by) - reach))
-            y_last = min(height - 1, math.floor(max(ay, by) + reach))
+            y_first = math.ceil(_within(min(ay, by) - reach, 0, height))
+            y_last = math.floor(_within(max(ay, by) + reach, -1, height - 1))
             for y in range(y_first, y_last + 1):
                 # The band of a slanted edge is a strip: only its stretch of this row is visited.
                 x_low, x_high = min(ax, bx) - reach, max(ax, bx) + reach
@@ -48,11 +51,19 @@ def raise_border_band(
                     middle = ax + (y - ay) * dx / dy
                     half = reach * length / abs(dy)
                     x_low, x_high = max(x_low, middle - half), min(x_high, middle + half)
-                x_first, x_last = max(0, math.ceil(x_low)), min(width - 1, math.floor(x_high))
+                x_first, x_last = math.ceil(_within(x_low, 0, width)), math.floor(_within(x_high, -1, width - 1))
                 _raise_row(
                     thresh_map[y], x_first, x_last + 1, ax, bx, y - ay, y - by, dx, dy, square_length,
                     reach, low, high,
                 )  # fmt: skip
+
+
+@compiled()
+def _within(value: float, low: int, high: int) -> float:
+    """The value, from `low` to `high`. A float beyond 2^63 has no integer: converted, it may be any address."""
+    if not value > low:  # NaN too.
+        return float(low)
+    return value if value < high else float(high)
 
 
 @compiled(fastmath={"nsz", "arcp", "contract", "reassoc"}, inline="always")
@@ -161,4 +172,5 @@ def _unit(length: int) -> float:
 @compiled(inline="always")
 def _round(value: float) -> int:
     # Clipper's rounding: halves away from zero.
+    value = min(max(value, -_FAR), _FAR)
     return math.floor(value + 0.5) if value >= 0 else math.ceil(value - 0.5)

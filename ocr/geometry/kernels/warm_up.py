@@ -15,7 +15,7 @@ from numba import config, types
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ocr.geometry.kernels import boxes, dense, letters, maps, outlines, overlap
+from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap
 from ocr.geometry.kernels.compiled import KernelCache
 from ocr.system import usable_cores
 
@@ -109,6 +109,7 @@ def _entries() -> list[Entry]:
         (boxes.quads_from_outlines, (page, points, starts, f8, f8, f8)),
         (outlines.binarize, (page, f8, marks)),
         (outlines.trace_outlines, (marks,)),
+        (crossings.self_crossings, (rings, starts)),
         (overlap.touching_pairs, (rings, rings)),
         (overlap.ring_areas, (rings, starts)),
         (overlap.shared_areas, (rings, starts, rings, starts, pairs, starts, starts)),

@@ -11,9 +11,18 @@ from rich.console import Console
 from ocr.datasets.data_module import OCRDataModule
 from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.webstream import OCRWebStream, StreamLedger
+from ocr.geometry.mend import MAX_VERTICES
 from ocr.pipeline.ledger import Ledger
+from ocr.pipeline.sample import POLYGON_COUNTS
 
 NAMED_FILES = 3
+POLYGON_WORDS = dict(
+    zip(
+        POLYGON_COUNTS,
+        ("without area or off the page", "crossed, ignored", f"of more than {MAX_VERTICES} vertices, simplified"),
+        strict=True,
+    )
+)
 
 
 class DataReport(lightning.Callback):
@@ -46,8 +55,9 @@ def describe(dataset: PageDataset | OCRWebStream, counts: dict[str, int]) -> str
         parts.append(f"cache {hits} hits, {misses} misses, {invalid} invalid, covers {dataset.cache.covered:.0%}")
     if counts["maps_stale"]:
         parts.append(f"{counts['maps_stale']} stale maps drawn again")
-    if counts["dropped_polygons"]:
-        parts.append(f"{counts['dropped_polygons']} polygons without area or off the page")
+    for name, what in POLYGON_WORDS.items():
+        if counts[name]:
+            parts.append(f"{counts[name]} polygons {what}")
     parts += [
         f"{counts[name]} {name}{_first_files(dataset, name)}" for name in ("recovered", "skipped") if counts[name]
     ]

@@ -1,0 +1,52 @@
+"""Vertices that no integer can hold: the maps stay within their arrays, and the process stays alive."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from ocr.dali.maps import raise_band
+from ocr.geometry.polygons import Polygons
+
+# In a process of its own: what is wrong here is not an exception but a segmentation fault.
+DRAW = """
+import sys
+import numpy as np
+from ocr.geometry.polygons import Polygons
+from ocr.pipeline.targets import Targets
+
+for far in map(float, sys.argv[1:]):
+    for outline in (
+        [[0, 0], [far, 0], [0, far]],
+        [[0, 0], [far, 0], [far, far], [0, far]],
+        [[-far, -far], [far, -far], [far, far], [-far, far]],
+        [[10, 10], [far, 12], [50, 30], [10, 30]],
+        [[10, 10], [-far, 12], [50, 30], [10, 30]],
+        [[10, -far], [50, -far], [51, far], [11, far]],
+    ):
+        for ignore in (False, True):
+            maps = Targets().draw(Polygons.pack([outline], [ignore]), 96, 64)
+            assert np.isfinite(maps.thresh_map).all()
+            assert maps.thresh_map.min() >= np.float32(0.3) and maps.thresh_map.max() <= np.float32(0.7)
+print("alive")
+"""
+
+
+def test_maps_of_vertices_beyond_every_integer_are_drawn_without_leaving_their_arrays():
+    far = ("1e7", "1e10", "1e15", "1e19", "1e30", "inf", "nan")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", DRAW, *far], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "alive\n", done.stderr[-500:]
+
+
+@pytest.mark.parametrize("far", [1e7, 1e19, 1e30])
+def test_the_band_on_the_device_is_cut_to_the_page_first(far):
+    band = torch.full((64, 96), 0.3)
+    outline = [[10, 10], [far, 10], [far, 30], [10, 30]]
+    raise_band(Polygons.pack([outline]), np.array([8.0]), 0.3, 0.7, band)
+    assert band[20, 10] == pytest.approx(0.7)
+    assert band.max() <= 0.7
+    assert band[40:].max() == pytest.approx(0.3)
