@@ -23,10 +23,10 @@ COUNTS = (
 _POLYGONS = [COUNTS.index(count) for count in POLYGON_COUNTS]
 _FLAGS = [count for count in range(len(COUNTS)) if count not in _POLYGONS]
 _BITS = np.array([1 << bit for bit in range(len(_FLAGS))], dtype=np.int64)
-# Above the flags; no page has a quarter of a million polygons, and 63 bits are enough for three counts of them.
-_POLYGON_BITS = 18
-_MAX_POLYGONS = (1 << _POLYGON_BITS) - 1
-_SHIFTS = len(_FLAGS) + _POLYGON_BITS * np.arange(len(_POLYGONS))
+# The counts of polygons are above the flags. A count larger than its bits stays at their largest number.
+_WIDTHS = np.array([24, 15, 15])
+_LARGEST = (1 << _WIDTHS) - 1
+_SHIFTS = len(_FLAGS) + np.cumsum(_WIDTHS) - _WIDTHS
 _CHUNK = 1 << 20
 
 
@@ -53,7 +53,7 @@ class Ledger:
 
     def note(self, indices: Sequence[int], rows: NDArray[np.int32]) -> None:
         """Note what happened to samples, one row each."""
-        polygons = rows[:, _POLYGONS].astype(np.int64).clip(0, _MAX_POLYGONS) << _SHIFTS
+        polygons = rows[:, _POLYGONS].astype(np.int64).clip(0, _LARGEST) << _SHIFTS
         self._packed[indices] = rows[:, _FLAGS] @ _BITS + polygons.sum(axis=1)
 
     def note_cached(self, indices: Sequence[int], outcomes: Sequence[str]) -> None:
@@ -93,8 +93,11 @@ def _bit(count: str) -> np.int64:
 def _of(packed: NDArray[np.int64], count: str) -> NDArray[Any]:
     """One of the counts of samples."""
     if count not in POLYGON_COUNTS:
-        return packed & _bit(count) != 0
-    return packed >> _SHIFTS[POLYGON_COUNTS.index(count)] & _MAX_POLYGONS
+        flags: NDArray[np.bool_] = packed & _bit(count) != 0
+        return flags
+    which = POLYGON_COUNTS.index(count)
+    polygons: NDArray[np.int64] = packed >> _SHIFTS[which] & _LARGEST[which]
+    return polygons
 
 
 def rows_of(samples: Sequence[Sample]) -> NDArray[np.int32]:

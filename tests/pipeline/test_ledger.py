@@ -105,10 +105,20 @@ def test_the_ledger_is_filled_by_worker_processes(tmp_path):
         assert dataset.ledger.files("dropped_polygons") == ["7.jpg"]
 
 
-def test_a_sample_takes_four_bytes_whatever_happened_to_it():
+def test_a_sample_takes_eight_bytes_whatever_happened_to_it():
     ledger = Ledger(["a.jpg", "b.jpg"])
-    ledger.record(replace(PLAIN, recovered="damaged", dropped_polygons=5_000_000, map_source="stale", cached="invalid"))
+    polygons = {"dropped_polygons": 5_000_000, "crossed_polygons": 30_000, "simplified_polygons": 1}
+    ledger.record(replace(PLAIN, recovered="damaged", **polygons, map_source="stale", cached="invalid"))
     ledger.note_cached([0], ["hit"])
-    assert ledger._shared.nbytes == 8
+    assert ledger._shared.nbytes == 16
     counted = {name: count for name, count in ledger.totals().items() if count}
-    assert counted == {"seen": 1, "recovered": 1, "dropped_polygons": 5_000_000, "maps_stale": 1, "cache_hits": 1}
+    assert counted == {"seen": 1, "recovered": 1, **polygons, "maps_stale": 1, "cache_hits": 1}
+
+
+def test_a_count_too_large_for_its_bits_stays_at_the_largest_and_spills_into_no_other():
+    ledger = Ledger(["a.jpg"])
+    ledger.record(replace(PLAIN, dropped_polygons=2**30, crossed_polygons=2**20, simplified_polygons=2**20))
+    totals = ledger.totals()
+    assert totals["dropped_polygons"] == 2**24 - 1
+    assert totals["crossed_polygons"] == totals["simplified_polygons"] == 2**15 - 1
+    assert (totals["seen"], totals["skipped"], totals["maps_drawn"]) == (1, 0, 1)
