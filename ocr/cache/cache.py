@@ -23,8 +23,8 @@ from ocr.cache.folder import cache_root
 from ocr.cache.handle import StoreHandle
 from ocr.cache.proof import Proof
 from ocr.cache.row_format import FORMAT, Row
-from ocr.cache.store import Store
-from ocr.cache.store_folder import DamagedStoreError
+from ocr.cache.store import CUT_SHORT, Store
+from ocr.cache.store_folder import DamagedStoreError, TruncatedStoreError
 from ocr.errors import DataError
 from ocr.pipeline import metadata
 from ocr.pipeline.batch import are_consecutive
@@ -63,6 +63,7 @@ class Cache:
         self.handle = StoreHandle(cache_root(folder), name, source, about, Budget(max_bytes))
         self._proof = Proof(source)
         self._remembered: dict[int, tuple[bytes, int, Sample]] = {}
+        self._lost: set[int] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_remembered": {}}
@@ -97,9 +98,9 @@ class Cache:
         if known is not None and known[0] == data and self._proof.is_current(index, known[1]):
             return known[2]
         row = self._proof.row(store, index)
-        if isinstance(row, str) or row.offset >= 0:
+        if isinstance(row, str) or row.offset >= 0 or (record := store.read(index, row)) is None:
             return None
-        fields = metadata.from_bytes(store.metadata(index, row))
+        fields = metadata.from_bytes(record.metadata)
         sample = replace(self.source.entry(index), **fields, map_source="cached", cached="hit")
         if len(self._remembered) < MAX_REMEMBERED and Row.unpack(data) == row:
             self._remembered[index] = data, row.checksum, sample
@@ -124,14 +125,12 @@ class Cache:
         for index in random.SystemRandom().sample(ready, min(RECOMPUTED_AT_START, len(ready))):
             row = self._proof.row(store, index)
             if isinstance(row, Row) and not self._is_what_stages_make(index, row):
-                log.warning(
-                    "%s: the whole cache is rebuilt: the stages now make something else of %s, for no known reason. "
+                self.handle.trust_no_sibling()
+                self._rebuild(
+                    store,
+                    f"the stages now make something else of {self.source.names[index]}, for no known reason. "
                     "Does a stage depend on something that is not one of its parameters?",
-                    store.folder,
-                    self.source.names[index],
                 )
-                self._proof.reset()
-                self.handle.discard()
                 return
         deadline = time.monotonic() + PROVE_AHEAD_SECONDS
         for index in takewhile(lambda _: time.monotonic() < deadline, ready):
@@ -156,8 +155,19 @@ class Cache:
         return self.handle.stopped
 
     def store(self) -> Store | None:
-        """The files; None as long as nothing is stored."""
-        return self.handle.open()
+        """The files; None as long as nothing is stored. Files that were truncated meanwhile are made again."""
+        store = self.handle.open()
+        if store is not None and store.is_short():
+            self._lost.update(store.ready().tolist())
+            self._rebuild(store, CUT_SHORT)
+            store = self.handle.open()
+        return store
+
+    def _rebuild(self, store: Store, reason: str) -> None:
+        if self.handle.discard(store):
+            log.warning("%s: the whole cache is rebuilt: %s", store.folder, reason)
+            self._proof.reset()
+            self._remembered.clear()
 
     def settle(self, **events: int) -> None:
         """Add the hits, misses and invalid samples of an epoch to the counts that `ocr cache stats` shows."""
@@ -171,13 +181,17 @@ class Cache:
         """The sample, or "miss" or "invalid"."""
         store = self.store()
         if store is None:
-            return "miss"
+            return self._absent(index)
         row = self._proof.row(store, index)
         if isinstance(row, str):
-            return row
+            return self._absent(index) if row == "miss" else row
         if (record := store.read(index, row)) is None:
             return "invalid"
         return replace(to_sample(record, self.source.entry(index)), cached="hit")
+
+    def _absent(self, index: int) -> str:
+        """Pages that a truncated file held count as invalid when they are made again, not as missing."""
+        return "invalid" if index in self._lost else "miss"
 
     def _make(self, index: int, outcome: str) -> Sample:
         origin = self._origin(index)
@@ -189,6 +203,7 @@ class Cache:
         sample = self.make(raw) if known is None else to_sample(known, self.source.entry(index))
         if not self.stopped and origin[0] is not None and self._origin(index) == origin:
             self._keep(index, sample, content, origin[1], settled)
+        self._lost.discard(index)
         return replace(sample, cached=outcome if known is None else "hit")
 
     def _origin(self, index: int) -> tuple[Signature | None, bytes]:
@@ -208,6 +223,8 @@ class Cache:
                 return
             self._proof.mark_written(index)
             self._proof.accept(index, store.write(index, record, content, annotation, signature))
+        except TruncatedStoreError:
+            self.store()  # Discards it; the next use of the page stores it.
         except (OSError, DamagedStoreError) as error:
             self.handle.stop(f"cannot be written ({error}); pages that are not in it are made again every time")
 

@@ -26,7 +26,7 @@ def cache_root(folder: str | os.PathLike[str] | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glyphfeed"
 
 
-def find_store(root: Path, name: str, is_ours: Callable[[Store], bool]) -> tuple[Store | None, Path]:
+def find_store(root: Path, name: str, pages: int, is_ours: Callable[[Store], bool]) -> tuple[Store | None, Path]:
     """The cache of this name that holds our pages, and where it is or should be; call it under its `CacheLock`.
 
     Datasets whose files have the same names get numbers. A damaged cache is removed.
@@ -36,6 +36,8 @@ def find_store(root: Path, name: str, is_ours: Callable[[Store], bool]) -> tuple
         folder = root / f"{name}-{number}"
         try:
             store = Store(folder)
+            if store.layout.count != pages:
+                raise DamagedStoreError(f"{folder}: it is for {store.layout.count} pages, not {pages}")
         except DamagedStoreError as error:
             if folder.exists():
                 log.warning("%s; the cache is rebuilt", str(error))
@@ -54,9 +56,9 @@ def list_stores(root: Path) -> list[Path]:
 
 
 def disk_bytes(folder: Path) -> int:
-    """What a cache takes on disk, without its holes; 0 if it is being removed."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        return sum(path.stat().st_blocks * 512 for path in folder.iterdir())
+    """What a cache takes on disk, without its holes; 0 if it is being removed, or of another user."""
+    with suppress(OSError):
+        return sum(path.lstat().st_blocks * 512 for path in folder.iterdir())
     return 0
 
 

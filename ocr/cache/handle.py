@@ -75,7 +75,7 @@ class StoreHandle:
     def _find(self) -> None:
         try:
             is_ours = lambda store: holds_pages_of(store, self._source)  # noqa: E731
-            self.store, self._folder = find_store(self.root, self._name, is_ours)
+            self.store, self._folder = find_store(self.root, self._name, len(self._source), is_ours)
         except OSError as error:
             self.stop(f"cannot be opened ({error}); pages are made again every time")
         if self.store is not None and not self.store.writable:
@@ -83,10 +83,12 @@ class StoreHandle:
 
     def create(self, record: Record) -> Store:
         """The store, created with the layout of its first sample if it does not exist."""
+        store, layout = self.store, Layout.of(len(self._source), record)
+        if store is not None and not store.layout.keeps_like(layout) and self.discard(store):
+            log.warning("%s: the whole cache is rebuilt: about.json describes other arrays", store.folder)
         if self.store is None:
-            self.root.mkdir(parents=True, exist_ok=True)
-            about = self._about | {"created": time.time()}
-            self.store = Store.create(self._folder, Layout.of(len(self._source), record), about)
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.store = Store.create(self._folder, layout, self._about | {"created": time.time()})
         return self.store
 
     @property
@@ -122,8 +124,10 @@ class StoreHandle:
                 alone = turn.enter_context(self._alone())
                 if alone and self.open() is not None:
                     turn.close()
-            if self.store is not None and not self.stopped:
-                turn.enter_context(self.store.claim(index))
+            # The claim is released with the store's descriptors, so the store stays open even if it is discarded.
+            store = self.store
+            if store is not None and not self.stopped:
+                turn.enter_context(store.claim(index))
             yield
 
     def siblings(self, untrusted: int) -> Siblings:
@@ -133,13 +137,19 @@ class StoreHandle:
                 self._siblings = self._siblings or Siblings(self._folder, untrusted)
         return self._siblings
 
-    def discard(self) -> None:
-        """Remove the store, and trust no sibling either."""
+    def discard(self, store: Store) -> bool:
+        """Remove a store that cannot be used; false if another thread did."""
         with self._alone() as alone:
-            store, self.store = self.store, None
-            self._siblings = Siblings()
+            if self.store is not store:
+                return False
+            self.store = None
             try:
-                if store is not None and alone:
+                if alone and store.is_in_place():
                     remove_store(store.folder)
             except OSError as error:
                 self.stop(f"cannot be removed ({error}) and is not used; pages are made again every time")
+        return True
+
+    def trust_no_sibling(self) -> None:
+        """Take no samples from other caches of the same stages."""
+        self._siblings = Siblings()

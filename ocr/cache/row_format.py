@@ -80,6 +80,24 @@ class Layout:
         image = record.arrays.get("image")
         return cls(count, *record.size_hw, None if image is None else str(image.dtype), "prob_map" in record.arrays)
 
+    @classmethod
+    def from_json(cls, fields: Any) -> Layout:
+        """The layout that about.json describes; ValueError or TypeError if it describes none."""
+        layout = cls(**fields)
+        for number in (layout.count, layout.height, layout.width):
+            if type(number) is not int or number < 1:
+                raise ValueError(f"layout: {number!r} must be an integer >= 1")
+        # Only numbers: an array of objects would be pointers.
+        if layout.dtype is not None and (type(layout.dtype) is not str or np.dtype(layout.dtype).kind not in "biuf"):
+            raise ValueError(f"layout: dtype {layout.dtype!r} is not one of pages")
+        if type(layout.maps) is not bool:
+            raise ValueError(f"layout: maps {layout.maps!r} must be true or false")
+        return layout
+
+    def keeps_like(self, other: Layout) -> bool:
+        """Whether both store the same arrays of a page, of whatever size."""
+        return (self.dtype, self.maps) == (other.dtype, other.maps)
+
     def arrays(self, height: int, width: int) -> dict[str, ArraySpec]:
         """What is stored of a page of this size."""
         stored = {}

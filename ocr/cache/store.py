@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 
 from ocr.cache.claims import Claims
 from ocr.cache.row_format import METADATA_SLOT_BYTES, ROW_BYTES, Layout, Row, align
-from ocr.cache.store_folder import DamagedStoreError, create_store, read_about
+from ocr.cache.store_folder import DamagedStoreError, TruncatedStoreError, create_store, read_about
 from ocr.mapped_file import map_file, private_window
 from ocr.pipeline.record import Record
 from ocr.pipeline.signature import Signature
 
 EVENTS = ("hits", "misses", "invalid")
 _COUNTS = struct.Struct("<qqq")
+CUT_SHORT = "one of its files was truncated while it was in use"
 
 
 class Store:
@@ -39,8 +40,8 @@ class Store:
         self.about, self.layout = read_about(folder)
         self.columns = self.layout.columns()
         self.writable = self._open()
-        rows_bytes = os.fstat(self._rows).st_size
-        if rows_bytes < (self.layout.count + 1) * ROW_BYTES or self.data_bytes < self.layout.end():
+        self._rows_bytes = (self.layout.count + 1) * ROW_BYTES
+        if os.fstat(self._rows).st_size < self._rows_bytes or self.data_bytes < self.layout.end():
             raise DamagedStoreError(f"{folder}: one of its files was truncated")
         self._mapped = map_file(self._data)
         self._claims = Claims(self._rows, self.writable)
@@ -87,6 +88,16 @@ class Store:
         """What the data of all processes takes on disk."""
         return os.fstat(self._data).st_blocks * 512
 
+    def is_short(self) -> bool:
+        """Whether a file was truncated while it is open: touching data that was cut off would end the process."""
+        return self.data_bytes < len(self._mapped) or os.fstat(self._rows).st_size < self._rows_bytes
+
+    def is_in_place(self) -> bool:
+        """Whether the files are still those in the folder: another process may have replaced or removed them."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return os.path.samestat(os.stat(self.folder / "data"), os.fstat(self._data))
+        return False
+
     def row(self, index: int) -> Row | None:
         """The row of a sample; None if it is not stored, or the row itself is damaged."""
         return Row.unpack(self.row_bytes(index))
@@ -97,7 +108,8 @@ class Store:
 
     def ready(self) -> NDArray[np.int64]:
         """Indices of the samples that have a row."""
-        rows = np.frombuffer(os.pread(self._rows, self.layout.count * ROW_BYTES, ROW_BYTES), dtype=np.uint8)
+        length = self.layout.count * ROW_BYTES
+        rows = np.frombuffer(os.pread(self._rows, length, ROW_BYTES).ljust(length, b"\0"), dtype=np.uint8)
         return np.flatnonzero(rows.reshape(-1, ROW_BYTES)[:, :4].any(axis=1))
 
     def read(self, index: int, row: Row) -> Record | None:
@@ -118,13 +130,10 @@ class Store:
         }
         return Record(arrays, self._mapped[starts[-1] : starts[-1] + row.metadata_bytes].tobytes())
 
-    def metadata(self, index: int, row: Row) -> bytes:
-        """The metadata of a sample in its slot."""
-        start = self._slot("metadata", index)
-        return self._mapped[start : start + row.metadata_bytes].tobytes()
-
     def windows(self, first: int, count: int) -> dict[str, NDArray[Any]] | None:
         """Consecutive slots of every column as private arrays; None if the system has no such windows."""
+        if self.is_short():
+            return None
         found = {}
         for name, spec in self.layout.arrays(self.layout.height, self.layout.width).items():
             memory = private_window(self._data, self._slot(name, first), spec.nbytes * count)
@@ -135,6 +144,9 @@ class Store:
 
     def write(self, index: int, record: Record, content: bytes, annotation: bytes, signature: Signature) -> Row:
         """Store a sample, its row last; OSError if it cannot be written."""
+        if self.is_short():
+            # Writing would make it long again, with zeros for the pages that were cut off.
+            raise TruncatedStoreError(f"{self.folder}: {CUT_SHORT}")
         size_hw, parts, before = record.size_hw, list(record.parts()), self.row(index)
         fits = size_hw == (self.layout.height, self.layout.width) and len(record.metadata) <= METADATA_SLOT_BYTES
         # The slot may be in use: what was made of another file or annotation stays as it is.
@@ -183,10 +195,11 @@ class Store:
         return start + slot * index
 
     def _covers(self, end: int) -> bool:
-        """Whether the map reaches this offset, after mapping what was added since."""
-        if len(self._mapped) < end <= self.data_bytes:
+        """Whether the map and the file reach this offset, after mapping what was added since."""
+        length = self.data_bytes
+        if len(self._mapped) < end <= length:
             self._mapped = map_file(self._data)
-        return end <= len(self._mapped)
+        return end <= len(self._mapped) <= length
 
 
 def _write_all(descriptor: int, data: NDArray[np.uint8], offset: int) -> None:

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import threading
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ocr.cache.row_format import FORMAT, ROW_BYTES, Layout
 from ocr.pipeline.fingerprint import digest
+
+MAX_ABOUT_BYTES = 16 << 20
+_GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 class DamagedStoreError(Exception):
     """The files of a cache are not what they should be; it can only be rebuilt."""
 
 
+class TruncatedStoreError(DamagedStoreError):
+    """A file of a cache was cut short while it was open."""
+
+
 def create_store(folder: Path, layout: Layout, about: dict[str, Any]) -> None:
-    """Make the files in a hidden folder and rename it; if another process was faster, its files stay."""
+    """Make the files in a hidden folder and rename it; if another process was faster, its files stay.
+
+    Only the user may read them, whatever the umask says: pages may be private.
+    """
     partial = partial_folder(folder)
-    partial.mkdir(parents=True)
+    partial.mkdir(mode=0o700, parents=True)
     try:
         about = {"format": FORMAT, "layout": asdict(layout)} | about
         about["digest"] = _about_digest(about)
-        (partial / "about.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
+        with _private_file(partial / "about.json") as stream:
+            stream.write(json.dumps(about, indent=1).encode())
         for name, length in (("rows", (layout.count + 1) * ROW_BYTES), ("data", layout.end())):
-            with (partial / name).open("wb") as stream:
+            with _private_file(partial / name) as stream:
                 stream.truncate(length)
         with suppress(OSError):
             partial.rename(folder)
@@ -38,15 +51,35 @@ def create_store(folder: Path, layout: Layout, about: dict[str, Any]) -> None:
 def read_about(folder: Path) -> tuple[dict[str, Any], Layout]:
     """The description of a cache and its layout."""
     try:
-        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        about = json.loads(_read_text(folder / "about.json"))
         if about["format"] != FORMAT:
-            raise DamagedStoreError(f"{folder}: format {about['format']}, not {FORMAT}")
+            raise DamagedStoreError(f"{folder}: format {about['format']!r:.20}, not {FORMAT}")
         if about.pop("digest") != _about_digest(about):
             raise DamagedStoreError(f"{folder}/about.json was changed")
-        return about, Layout(**about["layout"])
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, KeyError, TypeError) as error:
+        return about, Layout.from_json(about["layout"])
+    except (*_GONE, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         # Other errors, such as too many open files, may pass: they are no reason to rebuild everything.
         raise DamagedStoreError(f"{folder}: {error}") from error
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise DamagedStoreError(f"{folder}: {error}") from error
+        raise
+
+
+def _read_text(path: Path) -> str:
+    # Without O_NONBLOCK a named pipe would block, until somebody writes to it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_ABOUT_BYTES:
+            raise ValueError(f"about.json must be a file of at most {MAX_ABOUT_BYTES} bytes")
+        return os.read(descriptor, MAX_ABOUT_BYTES).decode()
+    finally:
+        os.close(descriptor)
+
+
+def _private_file(path: Path) -> IO[bytes]:
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def _about_digest(about: dict[str, Any]) -> str:

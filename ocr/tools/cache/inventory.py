@@ -11,6 +11,8 @@ from ocr.cache.store import Store
 from ocr.cache.store_folder import DamagedStoreError
 from ocr.errors import ConfigError
 
+_YEAR_9999 = 253402300800.0
+
 
 @dataclass(frozen=True, slots=True)
 class StoredCache:
@@ -69,7 +71,7 @@ def _describe(folder: Path, name: str) -> StoredCache:
     size, used = disk_bytes(folder), last_used(folder)
     try:
         store = Store(folder)
-    except DamagedStoreError as error:
+    except (DamagedStoreError, OSError) as error:
         return StoredCache(name, folder, size, used, damage=str(error).removeprefix(f"{folder}: "))
     about, layout = store.about, store.layout
     return StoredCache(
@@ -80,13 +82,18 @@ def _describe(folder: Path, name: str) -> StoredCache:
         dataset=str(about.get("dataset")),
         keeps=str(about.get("keeps")),
         stages=str(about.get("stages")),
-        created=float(about.get("created", 0.0)),
+        created=_seconds(about.get("created")),
         height=layout.height,
         width=layout.width,
         pages=layout.count,
         ready=len(store.ready()),
         events=store.count(),
     )
+
+
+def _seconds(value: object) -> float:
+    """A time from about.json; 0 if it is none."""
+    return float(value) if isinstance(value, int | float) and 0 <= value < _YEAR_9999 else 0.0
 
 
 def _short_name(folder: Path, folders: Sequence[Path]) -> str:

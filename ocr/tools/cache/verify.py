@@ -75,6 +75,8 @@ def _verify(folder: Path, name: str, repair: bool, console: Console) -> Findings
         if repair:
             remove_store(folder)
         return Findings(name, files=files, cure=REPAIRED if repair else _ADVICE)
+    except OSError as error:  # For example a cache of another user.
+        return Findings(name, files=(str(error),), cure="it cannot be opened")
     ready = store.ready().tolist()
     with closing(_check(store, ready)) as checks:
         bar = track(checks, f"checking {name}", len(ready), console=console, transient=True)
