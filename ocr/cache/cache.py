@@ -82,21 +82,24 @@ class Cache:
         store = self.store()
         if store is None or not are_consecutive(indices):
             return None
+        samples = self._all_without_arrays(store, indices)
+        arrays = store.windows(indices[0], len(indices)) if samples is not None else None
+        return None if samples is None or arrays is None else (arrays, samples)
+
+    def _all_without_arrays(self, store: Store, indices: Sequence[int]) -> list[Sample] | None:
+        """All of neighbouring samples except their arrays; None if these are not in their slots."""
         samples = []
-        for index in indices:
-            sample = self._without_arrays(store, index)
+        proven = self._proof.checksums(indices[0], len(indices))
+        for index, checksum, data in zip(indices, proven, store.rows_bytes(indices[0], len(indices)), strict=True):
+            known = self._remembered.get(index)
+            is_known = known is not None and known[:2] == (data, checksum)
+            sample = known[2] if known is not None and is_known else self._without_arrays(store, index, data)
             if sample is None:
                 return None
             samples.append(sample)
-        arrays = store.windows(indices[0], len(indices))
-        return None if arrays is None else (arrays, samples)
+        return samples
 
-    def _without_arrays(self, store: Store, index: int) -> Sample | None:
-        """All of a sample except its arrays; None if these are not in their slots."""
-        data = store.row_bytes(index)
-        known = self._remembered.get(index)
-        if known is not None and known[0] == data and self._proof.is_current(index, known[1]):
-            return known[2]
+    def _without_arrays(self, store: Store, index: int, data: bytes) -> Sample | None:
         row = self._proof.row(store, index)
         if isinstance(row, str) or row.offset >= 0 or (record := store.read(index, row)) is None:
             return None
@@ -109,7 +112,7 @@ class Cache:
     def is_current(self, indices: Sequence[int]) -> bool:
         """Whether samples that were viewed before are still those of their files and annotation."""
         store = self.store()
-        return store is not None and all(self._without_arrays(store, index) is not None for index in indices)
+        return store is not None and self._all_without_arrays(store, indices) is not None
 
     def look(self, changed: Sequence[int]) -> None:
         """An epoch starts: look at every file again when its page is used; `changed` have another annotation."""

@@ -45,16 +45,19 @@ class Proof:
         return row if self.is_current(index, row.checksum) or self._prove(store, index, row) else "invalid"
 
     def is_current(self, index: int, checksum: int) -> bool:
-        """Whether a row of this checksum is proven; the first to ask in an epoch looks whether the file is the same."""
-        proven, look = self._table[index], self._table[-1, _LOOK]
-        if proven[_CHECKSUM] != checksum:
-            return False
-        if proven[_LOOK] != look:
-            if hash(self._source.signature(index)) != proven[_FILE]:
-                self.forget([index])
-                return False
-            proven[_LOOK] = look
-        return True
+        """Whether a row of this checksum is proven, its file looked at in this epoch."""
+        return self.checksums(index, 1)[0] == checksum
+
+    def checksums(self, first: int, count: int) -> list[int]:
+        """The proven checksums of neighbouring samples; the first to ask in an epoch looks at their files again."""
+        proven, look = self._table[first : first + count], self._table[-1, _LOOK]
+        for index in np.flatnonzero(proven[:, _LOOK] != look).tolist():
+            if hash(self._source.signature(first + index)) == proven[index, _FILE]:
+                proven[index, _LOOK] = look
+            else:
+                self.forget([first + index])
+        found: list[int] = proven[:, _CHECKSUM].tolist()
+        return found
 
     def look(self) -> None:
         """An epoch starts: look at every file again when its page is used."""

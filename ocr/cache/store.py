@@ -100,11 +100,12 @@ class Store:
 
     def row(self, index: int) -> Row | None:
         """The row of a sample; None if it is not stored, or the row itself is damaged."""
-        return Row.unpack(self.row_bytes(index))
+        return Row.unpack(self.rows_bytes(index, 1)[0])
 
-    def row_bytes(self, index: int) -> bytes:
-        """The row as it is in the file: as long as it stays the same, so does the sample."""
-        return os.pread(self._rows, ROW_BYTES, (index + 1) * ROW_BYTES)
+    def rows_bytes(self, first: int, count: int) -> list[bytes]:
+        """Neighbouring rows as they are in the file: as long as one stays the same, so does its sample."""
+        data = os.pread(self._rows, count * ROW_BYTES, (first + 1) * ROW_BYTES)
+        return [data[start : start + ROW_BYTES] for start in range(0, count * ROW_BYTES, ROW_BYTES)]
 
     def ready(self) -> NDArray[np.int64]:
         """Indices of the samples that have a row."""

@@ -163,7 +163,8 @@ class PageDataset(Dataset[Item | None]):
     def set_epoch(self, epoch: int) -> None:
         """Start an epoch: other random numbers, an empty ledger, and a look at what was edited since the last one."""
         self.settle()
-        self._epoch.numpy()[:] = epoch, self._epoch[1] + 1
+        shared = self._epoch.numpy()
+        shared[:] = epoch, shared[1] + 1
         self.ledger.reset()
         changed = self._look()
         if self._page_cache is not None:
@@ -171,7 +172,7 @@ class PageDataset(Dataset[Item | None]):
 
     def _look(self) -> Sequence[int]:
         """Follow edits of the source; returns the samples that must be proven again."""
-        self._looks = int(self._epoch[1])
+        self._looks = int(self._epoch.numpy()[1])
         return self.source.look()
 
     def settle(self) -> None:

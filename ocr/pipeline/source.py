@@ -132,7 +132,8 @@ class FolderSource:
 
     def signature(self, index: int) -> Signature | None:
         """Signature of a page's file; None if it is gone."""
-        return file_signature(os.path.join(self.folder, self.entries.names[index]))
+        # Not os.path.join: an epoch asks for every page, and a cached one takes 2 ms for 54 of them.
+        return file_signature(f"{self.folder}/{self.entries.names[index]}")
 
     def annotation_digest(self, index: int) -> bytes:
         entry = self.entries[index]
