@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ocr.cache.row_format import Row
 from ocr.cache.store import Store
@@ -51,11 +52,11 @@ class Proof:
     def checksums(self, first: int, count: int) -> list[int]:
         """The proven checksums of neighbouring samples; the first to ask in an epoch looks at their files again."""
         proven, look = self._table[first : first + count], self._table[-1, _LOOK]
-        for index in np.flatnonzero(proven[:, _LOOK] != look).tolist():
-            if hash(self._source.signature(first + index)) == proven[index, _FILE]:
-                proven[index, _LOOK] = look
-            else:
-                self.forget([first + index])
+        unseen = np.flatnonzero(proven[:, _LOOK] != look)
+        if len(unseen):
+            same = proven[unseen, _FILE] == [hash(self._source.signature(first + at)) for at in unseen.tolist()]
+            proven[unseen[same], _LOOK] = look
+            self.forget(first + unseen[~same])
         found: list[int] = proven[:, _CHECKSUM].tolist()
         return found
 
@@ -63,7 +64,7 @@ class Proof:
         """An epoch starts: look at every file again when its page is used."""
         self._table[-1, _LOOK] += 1
 
-    def forget(self, indices: Sequence[int]) -> None:
+    def forget(self, indices: Sequence[int] | NDArray[np.int64]) -> None:
         """Prove these samples again: what they were made of has changed since."""
         for column in (_CHECKSUM, _WRITTEN):
             self._table[indices, column] = 0

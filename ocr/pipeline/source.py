@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +24,8 @@ from ocr.pipeline.signature import Signature, file_signature
 
 log = logging.getLogger(__name__)
 ON_BAD_SAMPLE = ("raise", "skip")
+MAX_REMEMBERED = 4096
+"""Paths that a process remembers: every epoch asks for the signature of every page, and a cached page takes 40 us."""
 
 
 class Source(Protocol):
@@ -85,6 +87,7 @@ class FolderSource:
     """File name of each page that was left out when the annotation was read, and why."""
     reopen: Callable[[], FolderSource | None] | None = None
     """Opens the folder again if the annotation was changed since it was opened."""
+    _paths: dict[int, str] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -132,8 +135,12 @@ class FolderSource:
 
     def signature(self, index: int) -> Signature | None:
         """Signature of a page's file; None if it is gone."""
-        # Not os.path.join: an epoch asks for every page, and a cached one takes 2 ms for 54 of them.
-        return file_signature(f"{self.folder}/{self.entries.names[index]}")
+        path = self._paths.get(index)
+        if path is None:
+            path = os.path.join(self.folder, self.entries.names[index])
+            if len(self._paths) < MAX_REMEMBERED:
+                self._paths[index] = path
+        return file_signature(path)
 
     def annotation_digest(self, index: int) -> bytes:
         entry = self.entries[index]
