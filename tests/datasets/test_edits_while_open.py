@@ -1,0 +1,140 @@
+"""Edits while a dataset is open: the next epoch has them, whichever engine reads it and whatever is cached."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from sameness import assert_same
+from test_webdataset import DEVICE, FIXED, folder
+
+from ocr.datasets import OCRDataset
+from ocr.formats.maps import map_file, maps_folder
+from ocr.loader import Loader
+from ocr.tools.preprocess import preprocess_maps
+
+ENGINES = {
+    "threads": {"num_workers": 2},
+    "no workers": {"num_workers": 0},
+    "processes": {"num_workers": 1, "engine": "processes"},
+    "persistent processes": {"num_workers": 1, "engine": "processes", "persistent_workers": True},
+}
+
+
+def invert(page: Path) -> None:
+    """The page's negative, in a file of its own that takes the page's name."""
+    with Image.open(page) as image:
+        Image.fromarray(255 - np.asarray(image)).save(page.with_name("new.jpg"))
+    os.replace(page.with_name("new.jpg"), page)
+
+
+def move_a_word(data: Path, page: str) -> None:
+    path = data / "jsons" / "val.json"
+    document = json.loads(path.read_text())
+    word = next(iter(document["images"][page]["words"].values()))
+    word["points"] = [[x + 40, y + 20] for x, y in word["points"]]
+    path.write_text(json.dumps(document))
+
+
+def fresh(data: Path, transform: Any = DEVICE) -> list[Any]:
+    return list(Loader(folder(data, "val", transform), 4, 0))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("cache", "transform"), [("auto", DEVICE), ("prefix", FIXED), ("off", FIXED)])
+def test_an_image_or_a_word_that_is_edited_is_seen_in_the_next_epoch(
+    dataset_folder, tmp_path, engine, cache, transform
+):
+    dataset = folder(dataset_folder, "val", transform, cache=cache, cache_folder=tmp_path / "cache")
+    loader = Loader(dataset, 4, **ENGINES[engine])
+    names = list(dataset.source.names)
+    for edit in (
+        lambda: None,
+        lambda: invert(dataset_folder / "images" / "val" / names[0]),
+        lambda: move_a_word(dataset_folder, names[1]),
+        lambda: invert(dataset_folder / "images" / "val" / names[0]),
+        lambda: invert(dataset_folder / "images" / "val" / names[5]),
+    ):
+        edit()
+        assert_same(list(loader), fresh(dataset_folder, transform))
+
+
+def test_a_page_that_is_not_edited_stays_a_hit(dataset_folder, tmp_path):
+    dataset = folder(dataset_folder, "val", DEVICE, cache="auto", cache_folder=tmp_path / "cache")
+    loader = Loader(dataset, 4)
+    list(loader)
+    invert(dataset_folder / "images" / "val" / dataset.source.names[2])
+    move_a_word(dataset_folder, dataset.source.names[3])
+    list(loader)
+    totals = dataset.ledger.totals()
+    assert (totals["cache_hits"], totals["cache_invalid"]) == (4, 2)
+
+
+def test_a_batch_that_is_held_keeps_the_page_that_was_edited_since(dataset_folder, tmp_path):
+    settings = {"cache": "auto", "cache_folder": tmp_path / "cache"}
+    loader = Loader(folder(dataset_folder, "val", DEVICE, **settings), 4)
+    list(loader)
+    held = list(loader)
+    before = [batch["images"].clone() for batch in held]
+    for dataset in (loader.dataset, folder(dataset_folder, "val", DEVICE, **settings)):
+        invert(dataset_folder / "images" / "val" / dataset.source.names[1])
+        assert_same(list(Loader(dataset, 4)), fresh(dataset_folder))
+        assert_same([batch["images"] for batch in held], before)
+
+
+def test_an_annotation_that_cannot_be_read_is_told_and_tried_again(dataset_folder, caplog):
+    path = dataset_folder / "jsons" / "val.json"
+    loader, text = Loader(folder(dataset_folder, "val", DEVICE), 4), path.read_text()
+    before = list(loader)
+    path.write_text(text[: len(text) // 2])
+    assert_same(list(loader), before)
+    assert "its words stay as they were" in caplog.text
+    path.write_text(text)
+    move_a_word(dataset_folder, loader.dataset.source.names[0])
+    assert_same(list(loader), fresh(dataset_folder))
+
+
+def test_pages_that_are_added_or_removed_are_told_and_count_from_the_next_run_on(dataset_folder, caplog):
+    path = dataset_folder / "jsons" / "val.json"
+    loader, document = Loader(folder(dataset_folder, "val", DEVICE), 4), json.loads(path.read_text())
+    before, (removed, *_) = list(loader), document["images"]
+    invert_into = dataset_folder / "images" / "val"
+    (invert_into / "added.jpg").write_bytes((invert_into / removed).read_bytes())
+    document["images"]["added.jpg"] = document["images"].pop(removed)
+    path.write_text(json.dumps(document))
+    assert_same(list(loader), before)
+    assert "1 pages were added and 1 removed" in caplog.text
+
+
+def test_a_label_file_that_is_edited_is_read_again(dataset_folder, tmp_path):
+    images, labels = dataset_folder / "images" / "val", tmp_path / "labels"
+    labels.mkdir()
+    for image in sorted(images.iterdir()):
+        (labels / f"{image.stem}.txt").write_text("10,10,200,10,200,60,10,60,word\n")
+    opened = [OCRDataset(images, labels, DEVICE) for _ in range(2)]
+    loader = Loader(opened[0], 4)
+    before = list(loader)
+    with sorted(labels.iterdir())[0].open("a") as label:
+        label.write("10,100,200,100,200,160,10,160,other\n")
+    after = list(loader)
+    assert len(after[0]["polygons"][0]) == len(before[0]["polygons"][0]) + 1
+    assert_same(after, list(Loader(OCRDataset(images, labels, DEVICE), 4)))
+
+
+def test_maps_that_are_stored_or_edited_while_a_dataset_is_open_change_no_sample(dataset_folder, tmp_path, caplog):
+    expected = fresh(dataset_folder)
+    dataset = folder(dataset_folder, "val", DEVICE)
+    preprocess_maps(dataset, show_progress=False)
+    kept = {"cache": "auto", "cache_folder": tmp_path / "cache"}
+    loaders = [Loader(folder(dataset_folder, "val", DEVICE, **settings), 4) for settings in ({}, kept)]
+    for loader in loaders:
+        assert_same(list(loader), expected)
+    maps = maps_folder(dataset_folder / "images" / "val")
+    names = dataset.source.names
+    os.replace(map_file(maps, names[0]), map_file(maps, names[1]))
+    for loader in loaders:
+        assert_same(list(loader), expected)
+    assert loaders[0].dataset.ledger.totals()["maps_stale"] == 1
