@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +17,12 @@ from numpy.typing import NDArray
 from ocr.atomic import replacing
 from ocr.errors import MapError
 
-NAMES = ("prob_map", "thresh_map", "prob_mask", "thresh_mask")
+DTYPES = {"prob_map": np.uint8, "thresh_map": np.float32, "prob_mask": np.bool_, "thresh_mask": np.bool_}
+NAMES = tuple(DTYPES)
+# Of a map whose page is unknown: 8192 x 8192.
+MAX_PIXELS = 1 << 26
+MAX_FINGERPRINT_BYTES = 1024
+_NOT_A_ZIP = (zipfile.BadZipFile, zlib.error, struct.error)
 
 
 def maps_folder(image_path: str | os.PathLike[str]) -> Path:
@@ -51,22 +59,73 @@ def pack_maps(stream: IO[bytes], maps: tuple[NDArray[np.generic], ...], fingerpr
 
 def read_fingerprint(file: Path | IO[bytes]) -> str:
     """Fingerprint of what the maps of a file were drawn from. Raises MapError if it is not a map file."""
-    return str(_load(file, ("fingerprint",))[0])
+    with _opened(file) as archive:
+        return _read_fingerprint(archive)
 
 
-def read_maps(file: Path | IO[bytes]) -> tuple[str, tuple[NDArray[np.generic], ...]]:
-    """The fingerprint and the four (H, W) maps."""
-    fingerprint, prob_map, *others = _load(file, ("fingerprint", *NAMES))
-    return str(fingerprint), (prob_map[0].astype(np.float32), *(array[0] for array in others))
+def read_maps(
+    file: Path | IO[bytes], expected: str | None = None, size: tuple[int, int] | None = None
+) -> tuple[str, tuple[NDArray[np.generic], ...] | None]:
+    """The fingerprint and the four (H, W) maps, or None if the fingerprint is not `expected`: they stay packed.
+
+    `size` is the (width, height) that the maps must have.
+    """
+    with _opened(file) as archive:
+        fingerprint = _read_fingerprint(archive)
+        if expected not in (None, fingerprint):
+            return fingerprint, None
+        prob_map, *others = (_read_array(archive, name, size) for name in NAMES)
+        return fingerprint, (prob_map[0].astype(np.float32), *(array[0] for array in others))
 
 
-def _load(file: Path | IO[bytes], names: tuple[str, ...]) -> list[NDArray[np.generic]]:
+@contextmanager
+def _opened(file: Path | IO[bytes]) -> Iterator[zipfile.ZipFile]:
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            return [stored[name] for name in names]
+        with zipfile.ZipFile(file) as archive:
+            yield archive
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, KeyError, EOFError, NotImplementedError, RuntimeError, *_NOT_A_ZIP) as error:
         raise MapError(
             f"{file}: not a map file of this version ({error}). Write it again: python scripts/preprocess_maps.py"
         ) from error
+
+
+def _read_fingerprint(archive: zipfile.ZipFile) -> str:
+    with archive.open("fingerprint.npy") as stream:
+        shape, dtype = _read_header(stream)
+        if shape != () or dtype.kind != "U" or dtype.itemsize > MAX_FINGERPRINT_BYTES:
+            raise ValueError(f"fingerprint of {dtype} {shape}")
+        return str(_read_data(stream, shape, dtype))
+
+
+def _read_array(archive: zipfile.ZipFile, name: str, size: tuple[int, int] | None) -> NDArray[np.generic]:
+    """One (1, H, W) map. What its header declares is checked before anything is unpacked or allocated for it."""
+    with archive.open(f"{name}.npy") as stream:
+        shape, dtype = _read_header(stream)
+        if size is None:
+            fits = len(shape) == 3 and shape[0] == 1 and 0 < shape[1] * shape[2] <= MAX_PIXELS
+        else:
+            fits = shape == (1, size[1], size[0])
+        if dtype != DTYPES[name] or not fits:
+            raise ValueError(f"{name} of {dtype} {shape}")
+        return _read_data(stream, shape, dtype)
+
+
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError("an array not of version 1.0")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    if fortran or dtype.hasobject:
+        raise ValueError(f"dtype {dtype}")
+    return shape, dtype
+
+
+def _read_data(stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[np.generic]:
+    """As many bytes as the header declares. Reading on to the end compares the checksum."""
+    array: NDArray[np.generic] = np.empty(shape, dtype)
+    data = stream.read(array.nbytes)
+    if len(data) != array.nbytes or stream.read(1):
+        raise ValueError("more or fewer bytes than its header declares")
+    array.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
+    return array

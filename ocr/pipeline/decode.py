@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import struct
 from dataclasses import dataclass, replace
 
-import cv2
 import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
@@ -17,20 +15,20 @@ from ocr.errors import ConfigError, ImageError
 from ocr.geometry.mend import mend
 from ocr.geometry.orientation import apply_orientation, frame_by_geometry, orientation_matrix, upright_size
 from ocr.malloc import keep_freed_memory
+from ocr.pipeline.image_header import (
+    DAMAGE,
+    JPEG_FORMATS,
+    Header,
+    beyond_pillows_limit,
+    decode_with_opencv,
+    open_image,
+    read_header,
+)
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 
-# Our own limit, decode.max_pixels, holds for every format; Pillow's is global and would raise first.
-Image.MAX_IMAGE_PIXELS = None
-
-ORIENTATION_TAG = 0x0112
-JPEG_FORMATS = ("JPEG", "MPO")
 JPEG_END = b"\xff\xd9"
-# What Pillow raises for damaged bytes: a fractional width, for example, ends in a TypeError.
-DAMAGE = (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, ArithmeticError, struct.error)
 FRAMES = ("auto", "upright", "raw")
-# Nothing of this size can hold a letter; a 1x1 page is a tracking pixel or a failed export.
-MIN_SIDE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,79 +95,6 @@ class Decode(FixedStage):
         return by_geometry or "upright"
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What is known of an image before its pixels are decoded."""
-
-    format: str
-    mode: str
-    raw_size: tuple[int, int]
-    orientation: int
-
-
-def read_header(data: bytes, path: str, max_pixels: int) -> Header:
-    """Format, size and orientation without decoding a pixel."""
-    if not data:
-        raise ImageError(f"{path}: the file is empty (0 bytes). Restore it, or set on_bad_sample=skip")
-    try:
-        opened = Image.open(io.BytesIO(data))
-    except DAMAGE as error:
-        header = _header_without_pillow(data, path, error)
-        _check_pixel_count(header.raw_size, path, max_pixels)
-    else:
-        with opened:
-            # Checked first, because some formats store the orientation after the pixels.
-            _check_pixel_count(opened.size, path, max_pixels)
-            header = Header(opened.format or "", opened.mode, opened.size, _read_orientation(opened, data))
-    width, height = header.raw_size
-    if min(width, height) < MIN_SIDE:
-        raise ImageError(
-            f"{path}: {width}x{height} pixels cannot hold text (each side must be >= {MIN_SIDE}). "
-            "Remove the page, or set on_bad_sample=skip"
-        )
-    if header.format == "TIFF":
-        # Pillow turns TIFF pages upright by itself and reports the upright size.
-        header = replace(header, raw_size=upright_size(header.orientation, width, height))
-    return header
-
-
-def _check_pixel_count(size: tuple[int, int], path: str, max_pixels: int) -> None:
-    width, height = size
-    if width * height > max_pixels:
-        raise ImageError(
-            f"{path}: {width}x{height} is {width * height / 1e6:.0f} megapixels, more than "
-            f"decode.max_pixels={max_pixels}. Raise the setting if the page is genuine"
-        )
-
-
-def _read_orientation(opened: Image.Image, data: bytes) -> int:
-    """The EXIF orientation, 1-8; 1 if the tag is missing or damaged, like `ImageOps.exif_transpose`."""
-    keys = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
-    after_pixels = data[data.rfind(b"IDAT") :] if opened.format == "PNG" else b""
-    try:
-        if opened.format == "PNG" and not any(key in after_pixels for key in keys):
-            # `opened.getexif` would decode the whole PNG to see whether a tag follows the pixels.
-            exif = Image.Image.getexif(opened)
-        else:
-            exif = opened.getexif()
-        value = exif.get(ORIENTATION_TAG)
-    except DAMAGE:
-        return 1
-    return next((orientation for orientation in range(1, 9) if value == orientation), 1)
-
-
-def _header_without_pillow(data: bytes, path: str, error: Exception) -> Header:
-    """Old versions of Pillow cannot read 48-bit TIFF, and all refuse some damaged headers that OpenCV reads."""
-    try:
-        image = _decode_with_opencv(data, path)
-    except ImageError:
-        raise ImageError(
-            f"{path}: not an image that Pillow or OpenCV can read ({len(data)} bytes, starting {data[:8]!r}). "
-            "Remove it from the annotation, or set on_bad_sample=skip"
-        ) from error
-    return Header("OPENCV", "RGB", (image.shape[1], image.shape[0]), 1)
-
-
 def decode_pixels(data: bytes, header: Header, path: str, needed_side: int | None) -> tuple[NDArray[np.uint8], str]:
     """Upright RGB pixels, and why a strict decoder refused them if it did."""
     recovered = "Pillow cannot open it" if header.format == "OPENCV" else ""
@@ -180,7 +105,11 @@ def decode_pixels(data: bytes, header: Header, path: str, needed_side: int | Non
         except ValueError as error:
             recovered = str(error) or "damaged JPEG"
     try:
-        image = _decode_with_pillow(data) if header.format != "OPENCV" else _decode_with_opencv(data, path)
+        image = (
+            _decode_with_pillow(data, header.format) if header.format != "OPENCV" else decode_with_opencv(data, path)
+        )
+    except Image.DecompressionBombError as error:
+        raise beyond_pillows_limit(path, error) from error
     except DAMAGE as error:
         image, recovered = _rescue_jpeg(data, header, path, error), recovered or str(error)
     if header.format == "TIFF":
@@ -191,7 +120,7 @@ def decode_pixels(data: bytes, header: Header, path: str, needed_side: int | Non
 def _rescue_jpeg(data: bytes, header: Header, path: str, error: Exception) -> NDArray[np.uint8]:
     """A JPEG that Pillow refuses: damaged inside, or without its end marker. A truncated page is an error."""
     if header.format in JPEG_FORMATS and "truncated" not in str(error).lower():
-        return _decode_with_opencv(data, path)
+        return decode_with_opencv(data, path)
     if header.format in JPEG_FORMATS and header.mode in ("RGB", "L"):
         try:
             # This decoder is strict: it succeeds only if nothing but the end marker is missing.
@@ -214,24 +143,11 @@ def _decode_jpeg(data: bytes, header: Header, needed_side: int | None) -> NDArra
     return image[: max(1, round(height / divisor)), : max(1, round(width / divisor))]  # type: ignore[no-any-return]
 
 
-def _decode_with_pillow(data: bytes) -> NDArray[np.uint8]:
-    with Image.open(io.BytesIO(data)) as opened:
+def _decode_with_pillow(data: bytes, format: str) -> NDArray[np.uint8]:
+    with open_image(io.BytesIO(data), format) as opened:
         if opened.mode.startswith("I"):
             # Pillow's own conversion clips 16-bit gray at 255 instead of scaling it.
             opened.load()
             gray = (np.asarray(opened).astype(np.int64).clip(0, 65535) >> 8).astype(np.uint8)
             return np.repeat(gray[:, :, None], 3, axis=2)
         return np.array(opened.convert("RGB"))
-
-
-def _decode_with_opencv(data: bytes, path: str) -> NDArray[np.uint8]:
-    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-    try:
-        image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except cv2.error:  # More pixels than OpenCV allows.
-        image = None
-    if image is None:
-        raise ImageError(
-            f"{path}: neither Pillow nor OpenCV can decode it. Restore the file, or set on_bad_sample=skip"
-        )
-    return np.asarray(image, dtype=np.uint8)

@@ -158,26 +158,22 @@ class StoredTargets(FixedStage):
         return f"StoredTargets({self.targets!r})"
 
     def __call__(self, sample: Sample) -> Sample:
+        file = map_file(self.folder, sample.filename)
         try:
-            fingerprint, maps = self.read(sample.filename)
+            _, maps = read_maps(file, maps_fingerprint(sample, self.targets), sample.size)
         except FileNotFoundError:
             return self.targets(sample)
         except MapError as error:
             _warn_once(self.folder, str(error))
         else:
-            if fingerprint == maps_fingerprint(sample, self.targets):
-                return replace(sample, maps=maps, map_source="stored")
+            if maps is not None:
+                return replace(sample, maps=Maps(*maps), map_source="stored")  # type: ignore[arg-type]
             _warn_once(
                 self.folder,
-                f"{map_file(self.folder, sample.filename)} was drawn from other polygons, another size or other code "
+                f"{file} was drawn from other polygons, another size or other code "
                 f"than {sample.filename} has now. Write them again: python scripts/preprocess_maps.py",
             )
         return replace(self.targets(sample), map_source="stale")
-
-    def read(self, filename: str) -> tuple[str, Maps]:
-        """Fingerprint and maps of a page as stored."""
-        fingerprint, maps = read_maps(map_file(self.folder, filename))
-        return fingerprint, Maps(*maps)  # type: ignore[arg-type]
 
 
 _warned: set[Path] = set()

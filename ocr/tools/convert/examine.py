@@ -170,8 +170,8 @@ class _Page:
             if read_fingerprint(stored) != maps_fingerprint(page, targets):
                 yield self._problem("npz", "maps drawn from other polygons, another size or by other code")
             elif recompute:
-                stored.seek(0)
-                pairs = zip(read_maps(stored)[1], targets(page).maps or (), strict=True)
+                maps = read_maps(stored, size=page.size)[1] or ()
+                pairs = zip(maps, targets(page).maps or (), strict=True)
                 if not all(np.array_equal(left, right) for left, right in pairs):
                     yield self._problem("npz", "maps other than those drawn now")
         except MapError as error:

@@ -17,8 +17,9 @@ from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError
 from ocr.formats.maps import pack_maps
 from ocr.pipeline import metadata
 from ocr.pipeline.cut import Cut
-from ocr.pipeline.decode import Decode, read_header
+from ocr.pipeline.decode import Decode
 from ocr.pipeline.fingerprint import code_digest, digest, stages_digest
+from ocr.pipeline.image_header import read_header
 from ocr.pipeline.metadata import ARRAYS
 from ocr.pipeline.page import FixedPart
 from ocr.pipeline.record import arrays_digest, to_record

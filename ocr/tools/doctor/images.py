@@ -8,23 +8,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import IO
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from ocr.errors import ImageError
 from ocr.geometry.orientation import upright_size
-from ocr.pipeline.decode import (
+from ocr.pipeline.decode import JPEG_END, Decode, decode_pixels
+from ocr.pipeline.image_header import (
     DAMAGE,
-    JPEG_END,
     JPEG_FORMATS,
     MIN_SIDE,
     ORIENTATION_TAG,
-    Decode,
     Header,
-    decode_pixels,
+    image_format,
+    open_image,
     read_header,
 )
 
@@ -61,7 +61,7 @@ def inspect_image(path: Path, *, deep: bool = False, max_pixels: int = PIXEL_LIM
         header = _open_header(path, max_pixels)
     except ImageError:
         with path.open("rb") as file:
-            detail = f"{facts.byte_count} bytes starting {file.read(8)!r} that neither Pillow nor OpenCV knows"
+            detail = f"{facts.byte_count} bytes starting {file.read(8)!r} that are no readable image"
         return replace(facts, problem="unreadable-image", detail=detail)
     (width, height), facts = header.raw_size, replace(facts, raw_size=header.raw_size, orientation=header.orientation)
     if width * height > max_pixels:
@@ -75,7 +75,7 @@ def inspect_image(path: Path, *, deep: bool = False, max_pixels: int = PIXEL_LIM
 def _open_header(path: Path, max_pixels: int) -> Header:
     """Read only the first bytes; if in doubt, the pipeline's reader decides, which reads the complete file."""
     try:
-        with Image.open(path) as image:
+        with path.open("rb") as stream, open_image(stream, _format_of(stream)) as image:
             header = Header(image.format or "", image.mode, image.size, 1)
             if image.width * image.height > max_pixels or min(image.size) < MIN_SIDE:
                 return header
@@ -91,6 +91,13 @@ def _open_header(path: Path, max_pixels: int) -> Header:
     return read_header(path.read_bytes(), str(path), max_pixels)
 
 
+def _format_of(stream: IO[bytes]) -> str:
+    start = stream.read(16)
+    stream.seek(0)
+    # A format that is not read is a KeyError, one of DAMAGE.
+    return image_format(start) or ""
+
+
 def _check_pixels(path: Path, header: Header, deep: bool) -> tuple[str | None, str]:
     """The kind and the detail of what is wrong with the pixels, or (None, "")."""
     try:
@@ -98,7 +105,7 @@ def _check_pixels(path: Path, header: Header, deep: bool) -> tuple[str | None, s
         deep = deep or _lacks_end(path, header.format)
         if header.format == "PNG":
             # Pillow checks the sum of every PNG chunk without decoding; for most other formats verify() does nothing.
-            with Image.open(path) as image:
+            with path.open("rb") as stream, open_image(stream, "PNG") as image:
                 image.verify()
         if not deep:
             return None, ""
