@@ -43,7 +43,7 @@ from ocr.datasets import OCRDataset
 from ocr.datasets.build import make
 from ocr.loader import Loader
 from ocr.loader.order import EpochBatches
-from ocr.pipeline.decode import read_header
+from ocr.pipeline.image_header import read_header
 from ocr.pipeline.targets import Targets
 
 TRANSFORMS = Path(__file__).resolve().parent.parent / "configs" / "transforms" / "base.yaml"

@@ -18,7 +18,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from ocr.pipeline.decode import Header
+    from ocr.pipeline.image_header import Header
 
 console = Console()
 
