@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -18,6 +19,15 @@ def free_memory() -> int:
             return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def total_memory() -> int:
+    """Bytes of memory that this process may use at most: the machine's, or the limit of its control group."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # Not in such a group, or "max".
+            limits.append(int(Path(limit).read_text(encoding="ascii")))
+    return min(limits)
 
 
 def has_ended(process: str) -> bool:

@@ -29,6 +29,7 @@ from ocr.errors import DataError
 from ocr.pipeline import metadata
 from ocr.pipeline.batch import are_consecutive
 from ocr.pipeline.cut import Cut
+from ocr.pipeline.dense import codec_version
 from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
 from ocr.pipeline.record import Record, to_record, to_sample
 from ocr.pipeline.sample import Sample
@@ -54,12 +55,15 @@ class Cache:
         cut: Cut,
         folder: str | os.PathLike[str] | None = None,
         max_bytes: int | str = "auto",
+        form_reason: str = "",
     ) -> None:
         self.source, self.make, self.cut = source, make, cut
-        fingerprint = digest(f"format {FORMAT}: {cut}", stages_digest(tuple(stages)))
+        # Another version may compress the same page to other bytes.
+        codec = f" {codec_version()}" if cut.dense else ""
+        fingerprint = digest(f"format {FORMAT}: {cut}{codec}", stages_digest(tuple(stages)))
         name = f"{fingerprint[:16]}-{source.names_digest[:8]}"
         path = " -> ".join(map(repr, stages))
-        about = {"dataset": source.location, "keeps": str(cut), "stages": path}
+        about = {"dataset": source.location, "keeps": str(cut), "form_reason": form_reason, "stages": path}
         self.handle = StoreHandle(cache_root(folder), name, source, about, Budget(max_bytes))
         self._proof = Proof(source)
         self._remembered: dict[int, tuple[bytes, int, Sample]] = {}

@@ -15,11 +15,11 @@ from ocr.pipeline.metadata import MAP_DTYPES
 from ocr.pipeline.record import Record
 from ocr.pipeline.signature import Signature
 
-FORMAT = 1
+FORMAT = 2
 ROW_BYTES = 128
 METADATA_SLOT_BYTES = 64 << 10
 """The column of metadata is sparse: a page with 50 words takes one or two disk blocks of its slot."""
-_ROW = struct.Struct("<IIIIq16s16sqqqqQ")
+_ROW = struct.Struct("<IIIIIq16s16sqqqqQ")
 _CRC = struct.Struct("<I")
 
 
@@ -28,6 +28,8 @@ class Row(NamedTuple):
 
     height: int
     width: int
+    page_bytes: int
+    """Length of a dense page; 0 if the length follows from its size."""
     metadata_bytes: int
     offset: int
     """-1 if it is in the slots of its columns; otherwise where all its arrays are, one after the other."""
@@ -48,8 +50,11 @@ class Row(NamedTuple):
             return None
         if _CRC.unpack_from(data, _ROW.size) != (zlib.crc32(data[: _ROW.size]),):
             return None
-        _, height, width, metadata_bytes, offset, content, annotation, checksum, *signature = _ROW.unpack_from(data)
-        return cls(height, width, metadata_bytes, offset, content, annotation, checksum, Signature(*signature))
+        _, height, width, page_bytes, metadata_bytes, offset, content, annotation, checksum, *rest = _ROW.unpack_from(
+            data
+        )
+        signature = Signature(*rest)
+        return cls(height, width, page_bytes, metadata_bytes, offset, content, annotation, checksum, signature)
 
 
 class ArraySpec(NamedTuple):
@@ -71,14 +76,15 @@ class Layout:
     height: int
     width: int
     dtype: str | None
-    """Of the page; None if only maps are stored."""
+    """Of the page: uint8, float32, or "dense", where lengths differ; None if only maps are stored."""
     maps: bool
 
     @classmethod
     def of(cls, count: int, record: Record) -> Layout:
         """The layout of a cache whose first sample is `record`."""
         image = record.arrays.get("image")
-        return cls(count, *record.size_hw, None if image is None else str(image.dtype), "prob_map" in record.arrays)
+        dtype = None if image is None else "dense" if image.ndim == 1 else str(image.dtype)
+        return cls(count, *record.size_hw, dtype, "prob_map" in record.arrays)
 
     @classmethod
     def from_json(cls, fields: Any) -> Layout:
@@ -88,7 +94,7 @@ class Layout:
             if type(number) is not int or number < 1:
                 raise ValueError(f"layout: {number!r} must be an integer >= 1")
         # Only numbers: an array of objects would be pointers.
-        if layout.dtype is not None and (type(layout.dtype) is not str or np.dtype(layout.dtype).kind not in "biuf"):
+        if layout.dtype not in (None, "dense") and (type(layout.dtype) is not str or np.dtype(layout.dtype).kind not in "biuf"):
             raise ValueError(f"layout: dtype {layout.dtype!r} is not one of pages")
         if type(layout.maps) is not bool:
             raise ValueError(f"layout: maps {layout.maps!r} must be true or false")
@@ -98,10 +104,17 @@ class Layout:
         """Whether both store the same arrays of a page, of whatever size."""
         return (self.dtype, self.maps) == (other.dtype, other.maps)
 
-    def arrays(self, height: int, width: int) -> dict[str, ArraySpec]:
+    @property
+    def has_slots(self) -> bool:
+        """Whether samples of the first one's size are in slots of columns; those of other lengths follow each other."""
+        return self.dtype != "dense"
+
+    def arrays(self, height: int, width: int, page_bytes: int = 0) -> dict[str, ArraySpec]:
         """What is stored of a page of this size."""
         stored = {}
-        if self.dtype is not None:
+        if self.dtype == "dense":
+            stored["image"] = ArraySpec(np.dtype(np.uint8), (page_bytes,))
+        elif self.dtype is not None:
             shape = (height, width, 3) if self.dtype == "uint8" else (3, height, width)
             stored["image"] = ArraySpec(np.dtype(self.dtype), shape)
         if self.maps:
@@ -110,6 +123,8 @@ class Layout:
 
     def columns(self) -> dict[str, tuple[int, int]]:
         """Start of each column, and bytes per slot."""
+        if not self.has_slots:
+            return {}
         slots = {name: array.nbytes for name, array in self.arrays(self.height, self.width).items()}
         start, columns = 0, {}
         for name, slot in (slots | {"metadata": METADATA_SLOT_BYTES}).items():
@@ -119,10 +134,11 @@ class Layout:
 
     def end(self) -> int:
         """Offset at which the columns end."""
-        start, slot = self.columns()["metadata"]
-        return align(start + slot * self.count)
+        start, slot = self.columns().get("metadata", (0, 0))
+        # An empty file cannot be mapped.
+        return max(mmap.PAGESIZE, align(start + slot * self.count))
 
 
-def align(offset: int) -> int:
-    """The next offset at which a memory map may begin."""
-    return -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
+def align(offset: int, unit: int = mmap.PAGESIZE) -> int:
+    """The next multiple of `unit`: by default an offset at which a memory map may begin."""
+    return -(-offset // unit) * unit

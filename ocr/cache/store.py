@@ -29,6 +29,7 @@ from ocr.pipeline.signature import Signature
 EVENTS = ("hits", "misses", "invalid")
 _COUNTS = struct.Struct("<qqq")
 CUT_SHORT = "one of its files was truncated while it was in use"
+CACHE_LINE_BYTES = 64
 
 
 class Store:
@@ -115,9 +116,9 @@ class Store:
 
     def read(self, index: int, row: Row) -> Record | None:
         """Read-only views of a sample; None if its row cannot be right."""
-        specs = self.layout.arrays(row.height, row.width)
+        specs = self.layout.arrays(row.height, row.width, row.page_bytes)
         if row.offset < 0:
-            if (row.height, row.width) != (self.layout.height, self.layout.width):
+            if not self.layout.has_slots or (row.height, row.width) != (self.layout.height, self.layout.width):
                 return None
             starts = [self._slot(name, index) for name in (*specs, "metadata")]
         else:
@@ -149,7 +150,8 @@ class Store:
             # Writing would make it long again, with zeros for the pages that were cut off.
             raise TruncatedStoreError(f"{self.folder}: {CUT_SHORT}")
         size_hw, parts, before = record.size_hw, list(record.parts()), self.row(index)
-        fits = size_hw == (self.layout.height, self.layout.width) and len(record.metadata) <= METADATA_SLOT_BYTES
+        fits = self.layout.has_slots and size_hw == (self.layout.height, self.layout.width)
+        fits = fits and len(record.metadata) <= METADATA_SLOT_BYTES
         # The slot may be in use: what was made of another file or annotation stays as it is.
         if fits and (before is None or (before.content, before.annotation) == (content, annotation)):
             offset, starts = -1, [self._slot(name, index) for name in (*record.arrays, "metadata")]
@@ -158,7 +160,9 @@ class Store:
             starts = (offset + np.cumsum([0, *(part.nbytes for part in parts[:-1])])).tolist()
         for part, start in zip(parts, starts, strict=True):
             _write_all(self._data, part, start)
-        row = Row(*size_hw, len(record.metadata), offset, content, annotation, record.checksum(), signature)
+        page_bytes = 0 if self.layout.has_slots else len(parts[0])
+        lengths = page_bytes, len(record.metadata)
+        row = Row(*size_hw, *lengths, offset, content, annotation, record.checksum(), signature)
         self.write_row(index, row)
         return row
 
@@ -187,7 +191,8 @@ class Store:
     def _allocate(self, size: int) -> int:
         """Offset of new space at the end of the data; what a killed writer allocated is lost until the cache goes."""
         with self._claims.whole_file():
-            offset = align(self.data_bytes)
+            # Arrays in place of those of a slot begin where a map may; dense ones are copied anyway.
+            offset = align(self.data_bytes) if self.layout.has_slots else align(self.data_bytes, CACHE_LINE_BYTES)
             os.ftruncate(self._data, offset + size)
         return offset
 

@@ -66,15 +66,20 @@ class PageCache:
 
 
 def open_cache(
-    source: Source, make: FixedPart, cut: Cut, folder: str | os.PathLike[str] | None, max_bytes: int | str
+    source: Source,
+    make: FixedPart,
+    cut: Cut,
+    folder: str | os.PathLike[str] | None,
+    max_bytes: int | str,
+    form_reason: str = "",
 ) -> Cache:
-    """The cache of what `make` returns for the pages of a source."""
+    """The cache of what `make` returns for the pages of a source; `form_reason` says why it has its form."""
     for part in make.parts:
         if " object at 0x" in repr(part):
             log.warning(
                 "%r does not show its parameters, so the cache is rebuilt in every run. Make it a frozen dataclass",
                 part,
             )
-    cache = Cache(source, make.parts, make, cut, folder, max_bytes)
+    cache = Cache(source, make.parts, make, cut, folder, max_bytes, form_reason)
     cache.start()
     return cache

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import Dataset
 
 from ocr.cache.cache import Cache
+from ocr.cache.form import choose_form
 from ocr.datasets.page_cache import PageCache, open_cache
 from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_names
@@ -54,12 +55,17 @@ class PageDataset(Dataset[Item | None]):
         seed: int = 0,
         cache_folder: str | os.PathLike[str] | None = None,
         cache_max_bytes: int | str = "auto",
+        cache_form: str = "auto",
         **kept: Any,
     ) -> None:
-        """`maps_folder` holds stored maps, used if no random stage moves polygons; `kept` is `CutSettings`."""
+        """`maps_folder` holds stored maps, used if no random stage moves polygons; `kept` is `CutSettings`.
+
+        `cache_form` is "raw" (arrays as they are in a batch), "dense" (compressed pages) or "auto": raw if it fits.
+        """
         wanted = CutSettings(**kept)
         self.transform = _normalized_where_kept(transform, wanted)
-        self.cut = choose_cut(transform.stages, wanted, self.transform.host_normalization is not None)
+        cut = choose_cut(transform.stages, wanted, self.transform.host_normalization is not None)
+        self.cut, form_reason = choose_form(cache_form, cut, len(source), transform.needed_side)
         self.fixed_part = FixedPart(_decode_stage(image_loading_config or {}, transform.needed_side), transform.fixed)
         self.source = source
         for name, reason in source.skipped.items():
@@ -71,7 +77,7 @@ class PageDataset(Dataset[Item | None]):
         # Shared, so that persistent workers see the epoch change, and how often it did.
         self._epoch = torch.zeros(2, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._looks = 0
-        self._page_cache = self._open_cache(cache_folder, cache_max_bytes) if self.cut else None
+        self._page_cache = self._open_cache(cache_folder, cache_max_bytes, form_reason) if self.cut else None
         if wanted.preloads:
             self.fill_cache("preloading pages")
 
@@ -147,7 +153,7 @@ class PageDataset(Dataset[Item | None]):
 
     def sample(self, index: int, epoch: int | None = None) -> Sample:
         """One page after all stages, as arrays; those of a cache are read-only."""
-        sample = self._augmented(index, epoch)
+        sample = self._augmented(index, epoch).unpacked()
         return self.draw_maps(sample) if sample.maps is None else sample
 
     def page(self, index: int) -> Sample:
@@ -191,9 +197,12 @@ class PageDataset(Dataset[Item | None]):
 
     def _augmented(self, index: int, epoch: int | None) -> Sample:
         """A page after the random stages; it has maps only if they were cached and still fit."""
+        page = self._at_cut(index)
+        if not self.transform.random:
+            return page  # A dense page is unpacked in its slot of the batch.
         drawn_for = self.epoch if epoch is None else epoch
         rng = sample_generator(self.seed, drawn_for, self.source.number(index))
-        return run(self.transform.random, self._at_cut(index), rng)
+        return run(self.transform.random, page.unpacked(), rng)
 
     def _at_cut(self, index: int) -> Sample:
         if self.cache is None:
@@ -218,14 +227,15 @@ class PageDataset(Dataset[Item | None]):
         except Exception as error:
             raise StageError(f"{self.name(index)} (sample {index}): {type(error).__name__}: {error}") from error
 
-    def _open_cache(self, folder: str | os.PathLike[str] | None, max_bytes: int | str) -> PageCache:
+    def _open_cache(self, folder: str | os.PathLike[str] | None, max_bytes: int | str, reason: str) -> PageCache:
         cut, transform = self.cut, self.transform
         drawn = self.draw_maps if cut.maps else None
         normalization = transform.normalization if cut.normalized else None
         make = replace(self.fixed_part, draw_maps=drawn, normalization=normalization)
         as_in_batch = cut.normalized or transform.host_normalization is None
         holds_batches = cut.page and cut.maps and as_in_batch and not transform.random
-        return PageCache(open_cache(self.source, make, cut, folder, max_bytes), self.ledger, holds_batches)
+        cache = open_cache(self.source, make, cut, folder, max_bytes, reason)
+        return PageCache(cache, self.ledger, holds_batches)
 
 
 def _normalized_where_kept(transform: DBTransforms, wanted: CutSettings) -> DBTransforms:

@@ -52,6 +52,7 @@ class OCRWebStream(IterableDataset[Item]):
         cache: str = "off",
         cache_folder: Any = None,
         cache_max_bytes: Any = None,
+        cache_form: Any = None,
         **settings: Any,
     ) -> None:
         self.urls, self.storage = list(urls), storage

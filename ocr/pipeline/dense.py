@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import threading
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +86,11 @@ class DensePage:
         except (struct.error, ValueError, cramjam.DecompressionError) as error:
             raise DataError(f"a dense page is damaged: {error}. Rebuild the cache or the shard") from error
         return differences, top, left, np.array(border, dtype=np.uint8)
+
+
+def codec_version() -> str:
+    """The library that compresses, and its version."""
+    return f"cramjam {version('cramjam')}"
 
 
 def _border_and_window(image_hwc: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], tuple[int, int, int, int]]:
