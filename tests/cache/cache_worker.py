@@ -35,6 +35,8 @@ from ocr.pipeline.stage import FixedStage
 SIDE = 64
 STUCK_SECONDS = 600
 _opened = count(1)
+form = "auto"
+"""The form of the caches that tests open; here and in children."""
 
 
 def write_pages(folder: Path, number_of_pages: int = 8, seed: int = 0) -> Path:
@@ -89,7 +91,7 @@ def open_pages(
         gc.collect()  # A dataset has files open, and a cycle of references in it.
     folder = Path(folder)
     if kept_in is not None:
-        settings = {"cache": "auto", "cache_folder": kept_in} | settings
+        settings = {"cache": "auto", "cache_folder": kept_in, "cache_form": form} | settings
     return OCRDataset(folder / "images", folder / "pages.json", transform or fixed(), **settings)
 
 
@@ -162,7 +164,7 @@ def worker() -> Worker:
 
 def job(function: Callable[..., Any], kill_after_seconds: float | None = None, **arguments: Any) -> dict[str, Any]:
     names = {"module": function.__module__, "function": function.__name__}
-    return names | {"kill_after_seconds": kill_after_seconds, "arguments": arguments}
+    return names | {"kill_after_seconds": kill_after_seconds, "arguments": arguments, "form": form}
 
 
 def serve() -> None:
@@ -202,6 +204,8 @@ def _fork(wanted: dict[str, Any]) -> tuple[int, int]:
 
 
 def _answer(wanted: dict[str, Any]) -> dict[str, Any]:
+    global form
+    form = wanted["form"]
     sink = os.open(os.devnull, os.O_RDWR)
     os.dup2(sink, 0)
     os.dup2(sink, 1)

@@ -32,6 +32,7 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 from ocr.pipeline.targets import Targets
 
+pytestmark = pytest.mark.usefixtures("each_form")
 ALL, NONE = (8, 0, 0), (0, 8, 0)
 HIDDEN = {"gain": 0}
 
@@ -137,10 +138,30 @@ def test_a_page_that_is_added_costs_that_page_only(pages, cache):
     ],
     ids=str,
 )
+@pytest.mark.raw_only
 def test_other_parameters_have_a_cache_of_their_own(pages, cache, settings):
     for expected in (NONE, ALL):
         assert read_right(pages, cache, **settings) == expected
         assert read_right(pages, cache) == ALL
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_shared"),
+    [
+        ({"transform": fixed(normalize="device")}, True),
+        ({"transform": DBTransforms([Letterbox(64), Normalize(mean=(0.5, 0.5, 0.5))])}, True),
+        ({"targets": Targets(shrink_ratio=0.5)}, True),
+        ({"cache": "prefix"}, True),
+        ({"prenormalize_images": True}, True),
+        ({"transform": fixed(size=72)}, False),
+        ({"transform": DBTransforms([Letterbox(64, interpolation="area"), Normalize()])}, False),
+        ({"cache_form": "raw"}, False),
+    ],
+    ids=str,
+)
+def test_a_dense_cache_serves_every_normalisation_and_all_maps(pages, tmp_path, settings, is_shared):
+    assert read_right(pages, tmp_path / "cache", cache_form="dense") == NONE
+    assert read_right(pages, tmp_path / "cache", **({"cache_form": "dense"} | settings)) == (ALL if is_shared else NONE)
 
 
 def test_maps_that_are_not_cached_have_no_part_in_the_key(pages, tmp_path):

@@ -52,7 +52,7 @@ def flip(path: Path, bit: int) -> None:
 
 
 def test_every_single_bit_of_a_row_may_flip(pages, folder, expected):
-    used_bits = 8 * 100
+    used_bits = 8 * 104
     for bit in range(8 * ROW_BYTES):
         flip(folder / "rows", 8 * ROW_BYTES * 3 + bit)
         assert (Store(folder).row(2) is None) == (bit < used_bits)
