@@ -19,8 +19,8 @@ from benchmarks.reference import ReferenceDataset
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.malloc import keep_freed_memory
 from ocr.pipeline.decode import decode_pixels
-from ocr.pipeline.image_header import read_header
 from ocr.pipeline.device import Normalize
+from ocr.pipeline.image_header import read_header
 from ocr.pipeline.prefix import Letterbox
 
 

@@ -94,7 +94,9 @@ class Layout:
             if type(number) is not int or number < 1:
                 raise ValueError(f"layout: {number!r} must be an integer >= 1")
         # Only numbers: an array of objects would be pointers.
-        if layout.dtype not in (None, "dense") and (type(layout.dtype) is not str or np.dtype(layout.dtype).kind not in "biuf"):
+        if layout.dtype not in (None, "dense") and (
+            type(layout.dtype) is not str or np.dtype(layout.dtype).kind not in "biuf"
+        ):
             raise ValueError(f"layout: dtype {layout.dtype!r} is not one of pages")
         if type(layout.maps) is not bool:
             raise ValueError(f"layout: maps {layout.maps!r} must be true or false")
