@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from test_dali_loader import COLOURS, GEOMETRY, open_split
+from test_dali_loader import COLOURS, GEOMETRY, open_split, to_shards
 
 from ocr.dali.plan import divide
 from ocr.dali.requests import PageReader
+from ocr.datasets import OCRWebDataset
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.suffix import RandomWindow
 
@@ -51,3 +52,15 @@ def test_inputs_are_the_parameters_that_the_stages_draw(synthetic):
             np.testing.assert_allclose(inputs["sigma_1"], sigma, rtol=1e-6)
         if quality is not None:
             assert inputs["quality_2"] == quality
+
+
+def test_a_part_of_the_shards_draws_what_its_pages_draw_among_all(synthetic, tmp_path):
+    whole = open_split(synthetic, "train", *GEOMETRY, *COLOURS)
+    to_shards(whole, "train", tmp_path)
+    part = OCRWebDataset(tmp_path / "train-000001.tar", whole.transform)
+    assert list(part.source.names) == list(whole.source.names)[3:6]
+    plan = divide(whole.transform.stages, random_too=True)
+    for index in range(len(part)):
+        request, expected = PageReader(part, plan).read(index), PageReader(whole, plan).read(index + 3)
+        assert request.rng.random() == expected.rng.random()
+        assert np.array_equal(request.sample.inverse_matrix, expected.sample.inverse_matrix)

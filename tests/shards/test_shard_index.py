@@ -29,6 +29,17 @@ def test_samples_are_found_with_the_place_of_their_members():
         assert len(tar.getnames()) == 6
 
 
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 1024, 5 * 512])
+def test_members_of_any_length_are_read_by_other_readers_of_tar(size):
+    data = tar_of(("a.jpg", b"a" * size), ("b.json", b"b" * size), ("c.jpg", b"c"))
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        assert [(member.name, tar.extractfile(member).read()) for member in tar] == [
+            ("a.jpg", b"a" * size),
+            ("b.json", b"b" * size),
+            ("c.jpg", b"c"),
+        ]
+
+
 @pytest.mark.parametrize("offset", [20, 1024 + 20, 4096 + 130])
 def test_a_damaged_header_is_told_with_its_offset_and_no_sample_lost_in_silence(offset):
     damaged = bytearray(PAGES)

@@ -13,7 +13,8 @@ from ocr.tools.convert.convert import only_one
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.report import convert as convert_splits
 from ocr.tools.convert.settings import ConvertSettings
-from ocr.tools.convert.shard_receipt import is_untouched, read_done
+from ocr.tools.convert.shard_receipt import done_file, is_untouched, read_done
+from ocr.tools.convert.write import write_shard
 
 
 def test_a_second_run_does_nothing(tmp_path):
@@ -105,3 +106,20 @@ def test_what_cannot_be_a_folder_is_refused(tmp_path):
     for out, reason in ((tmp_path / "file", "is a file"), ("s3://bucket/shards", "not a local folder.*upload")):
         with pytest.raises(ConfigError, match=reason):
             convert_splits({"val": open_pages(data)}, out, ConvertSettings())
+
+
+def test_a_shard_is_on_the_disk_before_its_receipt_vouches_for_it(tmp_path, monkeypatch):
+    data, settings = write_pages(tmp_path / "pages"), ConvertSettings(samples_per_shard=3)
+    (task, *_) = make_plan(open_pages(data), "val", tmp_path / "out", settings).tasks()
+    flushed: dict[int, int] = {}
+    flush = os.fsync
+
+    def note(descriptor: int) -> None:
+        if not done_file(task.path).exists():
+            flushed[os.fstat(descriptor).st_ino] = os.fstat(descriptor).st_size
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    receipt = write_shard(task)
+    assert done_file(task.path).exists()
+    assert flushed[task.path.stat().st_ino] == receipt.shard.bytes == task.path.stat().st_size
