@@ -68,9 +68,10 @@ def test_a_page_that_is_not_edited_stays_a_hit(dataset_folder, tmp_path):
     list(loader)
     invert(dataset_folder / "images" / "val" / dataset.source.names[2])
     move_a_word(dataset_folder, dataset.source.names[3])
-    list(loader)
-    totals = dataset.ledger.totals()
-    assert (totals["cache_hits"], totals["cache_invalid"]) == (4, 2)
+    for hits, invalid in ((4, 2), (6, 0)):
+        list(loader)
+        totals = dataset.ledger.totals()
+        assert (totals["cache_hits"], totals["cache_invalid"]) == (hits, invalid)
 
 
 def test_a_batch_that_is_held_keeps_the_page_that_was_edited_since(dataset_folder, tmp_path):
