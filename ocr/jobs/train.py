@@ -24,6 +24,11 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
     """Train, validate every epoch, and leave `checkpoints/best.ckpt` and `last.ckpt` in the run's folder."""
     lightning.seed_everything(config.seed, workers=True, verbose=False)
     resume = _existing(config.resume, "resume")
+    if config.compile_model and config.model.get("checkpoint_gradients"):
+        raise ConfigError(
+            "compile_model=true and model.checkpoint_gradients=true: torch.compile itself chooses what backward "
+            "computes again. Set one of them to false"
+        )
     data = OCRDataModule(config)
     data.dataset("train"), data.dataset("val")
     module = build_module(config)
@@ -45,14 +50,18 @@ def build_module(config: DictConfig) -> OCRPLModule:
     """The detector, its loss and its scores."""
     # Before any other progress bar.
     warm_up()
+    # The rest of the node are arguments of torch's optimizer.
+    own = {"encoder_lr_factor": config.optimizer.get("encoder_lr_factor", 1.0)}
+    optimizer = OmegaConf.masked_copy(config.optimizer, [str(key) for key in config.optimizer if key not in own])
     return OCRPLModule(
         model=make(config.model, "model"),
         loss=make(config.loss, "loss"),
         boxes=make(config.boxes, "boxes"),
-        optimizer=make(config.optimizer, "optimizer"),
+        optimizer=make(optimizer, "optimizer"),
         schedule=OmegaConf.to_container(config.schedule, resolve=True),  # type: ignore[arg-type]
         normalization=make(config.transforms.normalization, "transforms.normalization"),
         cleval=config.cleval,
+        **own,
     )
 
 

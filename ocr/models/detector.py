@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ocr.checks import check_integer
 from ocr.errors import ConfigError
 from ocr.models.decoder import build_decoder
 from ocr.models.encoder import STRIDES, Encoder
@@ -37,8 +38,13 @@ class TextDetector(nn.Module):
         pretrained: bool = False,
         weights: str | Path | None = None,
         channels_last: bool = True,
+        checkpoint_gradients: bool = False,
+        freeze_epochs: int = 0,
     ) -> None:
         super().__init__()
+        check_integer("freeze_epochs", freeze_epochs)
+        if not isinstance(checkpoint_gradients, bool):
+            raise ConfigError(f"checkpoint_gradients={checkpoint_gradients!r} must be true or false")
         head_channels = channels // 4 if head_channels is None else head_channels
         if head_channels < 1 or k <= 0:
             raise ConfigError(f"head_channels={head_channels}, k={k}: both must be > 0; the usual k is 50")
@@ -50,7 +56,8 @@ class TextDetector(nn.Module):
             "head_channels": head_channels,
             "scale_fusion": scale_fusion,
         }
-        self.encoder = Encoder(encoder, pretrained, weights)
+        self.encoder = Encoder(encoder, pretrained, weights, checkpoint_gradients)
+        self.freeze_epochs = freeze_epochs
         self.decoder = build_decoder(decoder, self.encoder.channels, channels)
         self.scale_fusion = ScaleFusion(self.decoder.level_channels) if scale_fusion else None
         self.head = DBHead(sum(self.decoder.level_channels), head_channels, k)
@@ -65,6 +72,13 @@ class TextDetector(nn.Module):
         features = torch.cat(levels, dim=1) if self.scale_fusion is None else self.scale_fusion(levels)
         prediction: Prediction = self.head(features, self.training if with_threshold is None else with_threshold)
         return prediction.crop(height, width)
+
+    def start_epoch(self, epoch: int) -> None:
+        """The encoder learns from epoch `freeze_epochs` on."""
+        frozen = epoch < self.freeze_epochs
+        if frozen != self.encoder.frozen:
+            self.encoder.frozen = frozen
+            self.encoder.train(self.training)
 
     def load_weights(
         self,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import timm
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from ocr.errors import ConfigError
 from ocr.models.weights import StateDict, match_encoder_weights, read_weights
@@ -21,17 +25,52 @@ PROBE_SIDE = 64
 class Encoder(nn.Module):
     """Images (B, 3, H, W), H and W multiples of 32, to four feature maps at strides 4, 8, 16, 32."""
 
-    def __init__(self, name: str, pretrained: bool = False, weights: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        pretrained: bool = False,
+        weights: str | Path | None = None,
+        checkpoint_gradients: bool = False,
+    ) -> None:
         super().__init__()
         if not timm.is_model(name):
             raise ConfigError(_unknown_encoder(name))
         self.name = name
         self.backbone = _with_weights(name, Path(weights)) if weights is not None else _build(name, pretrained)
         self.channels = _probe_channels(name, self.backbone)
+        self.frozen = False
+        """Neither weights nor statistics of norms change."""
+        self._momenta: dict[str, float | None] = {}
+        if checkpoint_gradients:
+            self._momenta = {key: norm.momentum for key, norm in self._norms()}
+            _checkpoint_gradients(name, self.backbone)
 
     def forward(self, images: torch.Tensor) -> list[torch.Tensor]:
-        features: list[torch.Tensor] = self.backbone(images)
+        once = self._statistics_once() if self._momenta else nullcontext()
+        with torch.no_grad() if self.frozen else once:
+            features: list[torch.Tensor] = self.backbone(images)
         return features
+
+    def train(self, mode: bool = True) -> Self:
+        """As of every module, but a frozen encoder stays in evaluation."""
+        return super().train(mode and not self.frozen)
+
+    @contextmanager
+    def _statistics_once(self) -> Iterator[None]:
+        """Outside this block norms have momentum 0: a checkpointed block that is computed again shows them the batch
+        a second time."""
+        for key, norm in self._norms():
+            norm.momentum = self._momenta[key]
+        try:
+            yield
+        finally:
+            for _, norm in self._norms():
+                norm.momentum = 0.0
+
+    def _norms(self) -> Iterator[tuple[str, nn.modules.batchnorm._BatchNorm]]:
+        for key, module in self.backbone.named_modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                yield key, module
 
 
 def _unknown_encoder(name: str) -> str:
@@ -76,6 +115,27 @@ def _with_weights(name: str, path: Path) -> nn.Module:
         return _build(name, pretrained=True, state_dict=state_dict)
     finally:
         logger.setLevel(level)
+
+
+def _checkpoint_gradients(name: str, backbone: nn.Module) -> None:
+    """Blocks keep their input only. timm's own switch fails on resnet18: it also takes ReLUs that work in place."""
+    blocks = list(_blocks(backbone))
+    if not blocks:
+        raise ConfigError(
+            f"checkpoint_gradients=true, but encoder={name!r} is not made of blocks: use another one, such as "
+            "resnet18, or checkpoint_gradients=false"
+        )
+    for block in blocks:
+        # In place of the method: a module around it would rename the weights.
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+
+def _blocks(module: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        if isinstance(child, (nn.Sequential, nn.ModuleList)):
+            yield from _blocks(child)
+        elif next(child.children(), None) is not None:
+            yield child
 
 
 def _probe_channels(name: str, backbone: nn.Module) -> list[int]:

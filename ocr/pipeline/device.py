@@ -59,8 +59,15 @@ class Normalize:
             return moved
         if moved.device.type == "cpu":
             return self._on_cpu(moved)
-        offset, factor = (torch.from_numpy(part).to(moved.device).view(3, 1, 1) for part in self.offset_and_factor)
-        return (moved.float() - offset) * factor
+        return self._by_channel(moved)
+
+    def _by_channel(self, images: torch.Tensor) -> torch.Tensor:
+        pixels = images.float()
+        # Numbers, not tensors: the host waits for all queued work before it copies a small tensor to the device.
+        numbers = (part.tolist() for part in self.offset_and_factor)
+        for channel, offset, factor in zip(pixels.unbind(1), *numbers, strict=True):
+            channel.sub_(offset).mul_(factor)
+        return pixels
 
     def _on_cpu(self, images: torch.Tensor) -> torch.Tensor:
         """One pass per page; torch would take three over the whole batch."""
@@ -104,3 +111,18 @@ class Arrival:
             for name, value in batch.items()
         }
         return moved | {"images": self.normalize.on_device(moved["images"])} if self.normalize else moved
+
+
+class HostCopy:
+    """A tensor on its way to the host: work can be queued on the device meanwhile, and only `read` waits."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        # On CUDA the copy lands in pinned memory. Other devices do not say when it is complete.
+        self._value = tensor.detach().to("cpu", non_blocking=tensor.is_cuda)
+        self._copied = torch.cuda.current_stream(tensor.device).record_event() if tensor.is_cuda else None
+
+    def read(self) -> torch.Tensor:
+        """The value, once the device has computed and copied it; later work on the device is not waited for."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return self._value

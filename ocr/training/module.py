@@ -9,10 +9,11 @@ from typing import Any
 import lightning
 import numpy as np
 import torch
+from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 
 from ocr.datasets.data_module import OCRDataModule
-from ocr.errors import ConfigError, DataError
+from ocr.errors import ConfigError
 from ocr.evaluation import CLEvalMetric, HmeanIoU
 from ocr.evaluation.boxes import BoxesFromMap, BoxPool, Detections
 from ocr.geometry.kernels.warm_up import warm_up
@@ -20,6 +21,8 @@ from ocr.geometry.polygons import Polygons
 from ocr.models.detector import TextDetector
 from ocr.pipeline.batch import Batch
 from ocr.pipeline.device import Normalize
+from ocr.training.finite_check import FiniteCheck
+from ocr.training.parameter_groups import build_optimizer, regroup_checkpoint
 from ocr.training.resume import save_trained_batches
 from ocr.training.schedule import build_schedule
 from ocr.training.stopwatch import Stopwatch
@@ -37,14 +40,17 @@ class OCRPLModule(lightning.LightningModule):
         schedule: Mapping[str, Any] | None = None,
         normalization: Normalize | None = None,
         cleval: bool = False,
+        encoder_lr_factor: float = 1.0,
     ) -> None:
         super().__init__()
         self.model, self.loss, self.boxes = model, loss, boxes
         self.optimizer, self.schedule = optimizer, dict(schedule or {"name": "constant"})
+        self.encoder_lr_factor = encoder_lr_factor
         self.normalization = normalization or Normalize()
         self.hmean = HmeanIoU()
         self.cleval = CLEvalMetric() if cleval else None
         self.stopwatch = Stopwatch()
+        self.finite = FiniteCheck()
         self.left_out = 0
         self._pool: BoxPool | None = None
         self._pages: list[Batch] = []
@@ -52,6 +58,8 @@ class OCRPLModule(lightning.LightningModule):
     def setup(self, stage: str) -> None:
         # Before the first batch, which would count the compiler as waiting for data.
         warm_up()
+        if stage == "fit":
+            self._check_strategy()
 
     def on_after_batch_transfer(self, batch: Batch | None, dataloader_idx: int) -> Batch | None:
         if batch is not None:
@@ -59,21 +67,26 @@ class OCRPLModule(lightning.LightningModule):
         return batch
 
     def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
+        # Not once per epoch: a run that resumes within an epoch does not start it.
+        self.model.start_epoch(self.current_epoch)
         with self.stopwatch.measure("forward"):
             loss, parts = self.loss(self.model(batch["images"]), batch)
-        if not torch.isfinite(loss):
-            files = ", ".join(batch["image_filename"])
-            raise DataError(
-                f"the loss is {loss.item()} at step {self.global_step} (epoch {self.current_epoch}) on {files}. Look "
-                "at these pages with `ocr doctor`, lower optimizer.lr, or set trainer.precision=32-true"
-            )
+        self.finite.watch(loss, self.global_step, self.current_epoch, list(batch["image_filename"]))
         size = len(batch["images"])
-        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
+        # Not for the progress bar, which would read it at once.
+        self.log("train/loss", loss.detach(), batch_size=size)
         self.log_dict({f"train/loss_{name}": part for name, part in parts.items()}, batch_size=size)
         result: torch.Tensor = loss
         return result
 
+    def on_train_start(self) -> None:
+        self.finite = FiniteCheck()
+
+    def on_train_epoch_end(self) -> None:
+        self.finite.finish()
+
     def on_validation_epoch_start(self) -> None:
+        self.finite.finish()
         self._pool = BoxPool(self.boxes)
         self.left_out = 0
 
@@ -122,13 +135,31 @@ class OCRPLModule(lightning.LightningModule):
         return self.boxes.batch(maps, batch["inverse_matrix"], batch["shape"])
 
     def configure_optimizers(self) -> Any:
-        optimizer = self.optimizer(self.model.parameters())
+        optimizer = self.build_optimizer()
         schedule = build_schedule(optimizer, steps=self._total_steps(), **self.schedule)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
+    def build_optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer of the config, with its parameter groups."""
+        return build_optimizer(self.model, self.optimizer, self.encoder_lr_factor)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        regroup_checkpoint(checkpoint, self.model, self.encoder_lr_factor)
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.finite.finish()
         checkpoint["architecture"] = dict(self.model.architecture)
         save_trained_batches(checkpoint)
+
+    def _check_strategy(self) -> None:
+        strategy = self.trainer.strategy
+        if not self.model.freeze_epochs or not isinstance(strategy, DDPStrategy):
+            return
+        if not strategy._ddp_kwargs.get("find_unused_parameters"):
+            raise ConfigError(
+                f"model.freeze_epochs={self.model.freeze_epochs}: ddp would wait for gradients of the frozen encoder. "
+                "Set trainer.strategy=ddp_find_unused_parameters_true"
+            )
 
     def _total_steps(self) -> int:
         trainer = self.trainer

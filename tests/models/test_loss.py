@@ -7,7 +7,13 @@ import torch
 from ocr.errors import ConfigError
 from ocr.models import DBLoss, Prediction
 from ocr.models.head import binarize
-from ocr.models.loss import MIN_NEGATIVE_SHARE, balanced_cross_entropy, hard_negatives, kth_largest
+from ocr.models.loss import (
+    MIN_NEGATIVE_SHARE,
+    balanced_cross_entropy,
+    hard_negatives,
+    kth_largest,
+    kth_largest_by_bits,
+)
 
 SHAPE = (2, 1, 32, 32)
 
@@ -95,8 +101,9 @@ def test_masked_pixels_change_neither_loss_nor_gradient():
 def test_hard_negatives_are_those_of_a_full_sort(share):
     logits = torch.randn(2, 1, 64, 64)
     negative = torch.rand(logits.shape) > 0.3
-    count = max(1, int(share * int(negative.sum())), int(MIN_NEGATIVE_SHARE * logits.numel()))
-    weights = hard_negatives(logits, negative, share * int(negative.sum()))
+    wanted = int(share * int(negative.sum()))
+    count = max(1, wanted, int(MIN_NEGATIVE_SHARE * logits.numel()))
+    weights = hard_negatives(logits, negative, torch.tensor(float(wanted)))
     hardest = torch.sort(logits[negative], descending=True).values[:count]
     assert torch.equal(weights, (negative & (logits >= hardest[-1])).float())
     assert int(weights.sum()) == count
@@ -105,14 +112,57 @@ def test_hard_negatives_are_those_of_a_full_sort(share):
 def test_equal_logits_share_the_places_that_are_left():
     logits = torch.tensor([3.0, 1.0, 1.0, 1.0, 1.0, 0.0, 5.0]).view(1, 1, 1, 7)
     negative = torch.tensor([True] * 6 + [False]).view(1, 1, 1, 7)
-    weights = hard_negatives(logits, negative, 3)
+    weights = hard_negatives(logits, negative, torch.tensor(3.0))
     assert weights.flatten().tolist() == [1, 0.5, 0.5, 0.5, 0.5, 0, 0]
 
 
-def test_the_kth_largest_is_found_without_a_sort():
-    scores = torch.randn(1000)
-    for count in (1, 17, 1000):
-        assert kth_largest(scores, count) == scores.sort(descending=True).values[count - 1]
+SCORES = {
+    "random": torch.randn(1000, generator=torch.Generator().manual_seed(1)),
+    "positive": torch.rand(1000, generator=torch.Generator().manual_seed(2)),
+    "many equal": torch.arange(1000).remainder(7).float() - 3,
+    "masked": torch.cat([torch.full((990,), -torch.inf), torch.linspace(-1, 1, 10)]),
+    "tiny, huge and zeros": torch.tensor([1e-45, -1e-45, 3e38, -3e38, 0.0, -0.0, 1e-38, -1e-38] * 125),
+}
+
+
+@pytest.mark.parametrize("find", [kth_largest, kth_largest_by_bits])
+@pytest.mark.parametrize("name", SCORES)
+def test_the_kth_largest_is_that_of_topk(name, find):
+    scores = SCORES[name]
+    for count in (1, 2, 17, 500, 999, 1000):
+        assert find(scores, torch.tensor(count)) == torch.topk(scores, count).values[-1]
+
+
+@pytest.mark.parametrize("find", [kth_largest, kth_largest_by_bits])
+def test_nothing_is_larger_than_the_zeroth_of_the_largest(find):
+    assert not (SCORES["random"] >= find(SCORES["random"], torch.tensor(0))).any()
+
+
+@pytest.mark.parametrize("levels", [0, 8], ids=["distinct", "with ties"])
+@pytest.mark.parametrize("text", [0.0, 0.02, 0.2, 1.0])
+@pytest.mark.parametrize("valid", [0.0, 0.8])
+def test_balanced_cross_entropy_is_that_of_topk_over_the_losses(levels, text, valid):
+    generator = torch.Generator().manual_seed(7)
+    rand = torch.rand(3, 2, 1, 48, 48, generator=generator)
+    logits = ((rand[0] * levels).round() if levels else rand[0] * 8) - 4
+    target, mask = (rand[1] < text).float(), rand[2] < valid
+    losses = torch.nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    background, positive = losses[mask & (target == 0)], losses[mask & (target == 1)]
+    count = min(max(3 * len(positive), int(MIN_NEGATIVE_SHARE * logits.numel())), len(background))
+    expected = (positive.sum() + torch.topk(background, count).values.sum()) / (len(positive) + count + 1e-6)
+    torch.testing.assert_close(balanced_cross_entropy(logits, target, mask, 3.0), expected)
+
+
+def test_the_gradient_is_that_of_the_pixels_that_topk_picks():
+    prediction, batch = random_prediction(), random_batch()
+    logits = prediction.prob_logits.detach().requires_grad_()
+    target, mask = batch["prob_maps"], batch["prob_masks"]
+    (gradient,) = torch.autograd.grad(balanced_cross_entropy(logits, target, mask, 3.0), logits)
+    losses = torch.nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    positive = losses[mask & (target == 1)]
+    hardest = torch.topk(losses[mask & (target == 0)], 3 * len(positive)).values
+    mean = (positive.sum() + hardest.sum()) / (4 * len(positive) + 1e-6)
+    torch.testing.assert_close(gradient, torch.autograd.grad(mean, logits)[0])
 
 
 def test_a_page_without_text_still_teaches_background():

@@ -36,6 +36,15 @@ def test_a_batch_on_the_device_equals_the_pages_on_the_host(normalize: Normalize
         np.testing.assert_allclose(page.numpy(), normalize.on_host(expected), atol=1e-6)
 
 
+@pytest.mark.parametrize("normalize", [Normalize(), OTHER], ids=["imagenet", "other"])
+def test_the_steps_on_a_gpu_give_the_numbers_of_the_host(normalize: Normalize) -> None:
+    image = noise()
+    batch = torch.from_numpy(image[None]).permute(0, 3, 1, 2)
+
+    assert np.array_equal(normalize._by_channel(batch)[0].numpy(), normalize.on_host(image))
+    assert batch.dtype == torch.uint8
+
+
 def test_a_float_batch_passes_as_it_is() -> None:
     batch = torch.rand(2, 3, 4, 5)
 

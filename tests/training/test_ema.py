@@ -1,21 +1,47 @@
 """The average of the weights."""
 
 import pytest
-import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from ocr.errors import ConfigError
-from ocr.training.callbacks.ema import WarmEMA, warm_average
+from ocr.training.callbacks.ema import WarmEMA, update_average
 
 
-def test_the_random_start_is_soon_forgotten():
-    average = torch.tensor(100.0)
-    for update in range(20):
-        average = warm_average(average, torch.tensor(1.0), update, 0.999)
-    assert average < 1.01
+def averages(values: list[float], decay: float, updates: int = 0) -> list[float]:
+    """The average weight after each of the values that the weight takes."""
+    model = nn.BatchNorm1d(1)
+    average = AveragedModel(model)
+    average.n_averaged.fill_(updates)
+    seen = []
+    for value in values:
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.detach().fill_(value)
+        update_average(average, model, decay)
+        seen.append(float(average.module.weight.detach()))
+        assert float(average.module.running_var) == seen[-1]
+        assert int(average.module.num_batches_tracked) == int(value)
+    return seen
+
+
+def test_the_first_step_replaces_the_random_start():
+    assert averages([7.0], 0.999) == [7.0]
+
+
+def test_the_average_of_the_next_steps_is_warm():
+    first, second, third = averages([1.0, 2.0, 3.0], 0.999)
+    assert second == pytest.approx(first * 2 / 11 + 2 * 9 / 11)
+    assert third == pytest.approx(second * 3 / 12 + 3 * 9 / 12)
+
+
+def test_early_steps_are_soon_forgotten():
+    assert averages([100.0, *[1.0] * 20], 0.999)[-1] < 1.01
 
 
 def test_later_the_average_follows_slowly():
-    assert warm_average(torch.tensor(1.0), torch.tensor(0.0), 10**6, 0.99) == pytest.approx(0.99)
+    one, zero = averages([1.0, 0.0], 0.99, updates=10**6)
+    assert one == pytest.approx(0.01 * 1 + 0.99 * 1)
+    assert zero == pytest.approx(0.99)
 
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0])

@@ -46,7 +46,7 @@ class ModelStep:
         if self.is_trained:
             load_checkpoint(self.module, str(config.checkpoint_path))
         self.module.model.to(device)
-        self._optimizer = self.module.optimizer(self.module.model.parameters())
+        self._optimizer = self.module.build_optimizer()
         self._training, self.device = training, device
 
     def __call__(self, batch: Batch) -> None:

@@ -26,5 +26,8 @@ class WaitingBar(RichProgressBar):
         shown: dict[str, Any] = super().get_metrics(trainer, pl_module)
         if isinstance(pl_module, OCRPLModule) and trainer.training:
             waited = pl_module.stopwatch.seconds["data wait"] / max(1e-9, time.perf_counter() - self._epoch_started)
+            if pl_module.finite.latest is not None:
+                # Of the step before: Lightning's own value would make the host wait for this one.
+                shown["train/loss"] = f"{pl_module.finite.latest:.3f}"
             shown["wait"] = f"{waited:.0%}"
         return shown
