@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
+
+ROOT = Path("/")
+"""Where /proc and /sys are."""
 
 
 def usable_cores() -> int:
@@ -13,21 +16,67 @@ def usable_cores() -> int:
 
 
 def free_memory() -> int:
-    """Bytes that programs could allocate, including what the page cache would give back."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    """Bytes that programs could allocate, including what the page cache gives back: of the machine or the cgroup."""
+    free = _meminfo("MemAvailable")
+    if free is None:
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return max(0, min([free, *(limit - used for limit, used in _cgroup_limits())]))
 
 
 def total_memory() -> int:
-    """Bytes of memory that this process may use at most: the machine's, or the limit of its control group."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # Not in such a group, or "max".
-            limits.append(int(Path(limit).read_text(encoding="ascii")))
-    return min(limits)
+    """Bytes of memory of the machine, or of the cgroup if that has less."""
+    total = _meminfo("MemTotal")
+    if total is None:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([total, *(limit for limit, _ in _cgroup_limits())])
+
+
+def is_in_memory(path: Path) -> bool:
+    """Whether files there take memory that only their removal gives back: tmpfs, as /dev/shm is."""
+    try:
+        device = path.stat().st_dev
+        for line in (ROOT / "proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            fields, _, kind = line.partition(" - ")
+            if fields.split()[2] == f"{os.major(device)}:{os.minor(device)}":
+                return kind.split()[0] in ("tmpfs", "ramfs")
+    except (OSError, IndexError):
+        pass
+    return False
+
+
+def _meminfo(name: str) -> int | None:
+    try:
+        with (ROOT / "proc/meminfo").open(encoding="ascii") as lines:
+            return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
+    except (OSError, StopIteration):
+        return None
+
+
+def _cgroup_limits() -> Iterator[tuple[int, int]]:
+    """Limit and use of each cgroup that this process is in; clean and dirty pages of files do not count as used."""
+    try:
+        lines = (ROOT / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            mount, limit, usage, prefix = "sys/fs/cgroup", "memory.max", "memory.current", ""
+        elif "memory" in controllers.split(","):
+            mount, limit, usage = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            prefix = "total_"
+        else:
+            continue
+        # Inside a container the path may be that of the host: the mount itself is then the container's group.
+        group = Path(path.lstrip("/"))
+        for folder in dict.fromkeys([group, *group.parents]):
+            try:
+                here = ROOT / mount / folder
+                bound, used = int((here / limit).read_text()), int((here / usage).read_text())
+                counts = dict(line.split() for line in (here / "memory.stat").read_text().splitlines() if line)
+            except (OSError, ValueError):
+                continue  # No limit ("max"), or no such group.
+            yield bound, used - sum(int(counts.get(f"{prefix}{kind}_file", 0)) for kind in ("active", "inactive"))
 
 
 def has_ended(process: str) -> bool:

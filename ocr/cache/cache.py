@@ -56,6 +56,7 @@ class Cache:
         folder: str | os.PathLike[str] | None = None,
         max_bytes: int | str = "auto",
         form_reason: str = "",
+        max_total_bytes: int | str = "auto",
     ) -> None:
         self.source, self.make, self.cut = source, make, cut
         # Another version may compress the same page to other bytes.
@@ -64,7 +65,7 @@ class Cache:
         name = f"{fingerprint[:16]}-{source.names_digest[:8]}"
         path = " -> ".join(map(repr, stages))
         about = {"dataset": source.location, "keeps": str(cut), "form_reason": form_reason, "stages": path}
-        self.handle = StoreHandle(cache_root(folder), name, source, about, Budget(max_bytes))
+        self.handle = StoreHandle(cache_root(folder), name, source, about, Budget(max_bytes, max_total_bytes))
         self._proof = Proof(source)
         self._remembered: dict[int, tuple[bytes, int, Sample]] = {}
         self._lost: set[int] = set()

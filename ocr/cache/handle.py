@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ocr.cache.budget import Budget
+from ocr.cache.budget import Budget, MemoryReserve
 from ocr.cache.folder import find_store
 from ocr.cache.lock import CacheLock
 from ocr.cache.proof import holds_pages_of
@@ -23,6 +23,10 @@ from ocr.pipeline.record import Record
 from ocr.pipeline.source import Source
 
 log = logging.getLogger(__name__)
+
+LOOK_BYTES = 256 << 20
+"""After so many bytes the caches of other processes are counted again."""
+MEMORY_LOOK_SECONDS = 1.0
 
 
 class StoreHandle:
@@ -41,6 +45,9 @@ class StoreHandle:
         self._folder = self.root / f"{self._name}-0"
         self._siblings: Siblings | None = None
         self._lock, self._one_thread = CacheLock(self.root, self._name), threading.Lock()
+        self._memory: MemoryReserve | None = None
+        self._look_again_at, self._limit, self._setting = 0, 0, ""
+        self._next_look_seconds = 0.0
         self._process = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -58,6 +65,9 @@ class StoreHandle:
             with self._alone() as alone:
                 if alone and self.store is None:
                     self._find()
+        if self.store is not None and self._reserve().applies and time.monotonic() >= self._next_look_seconds:
+            self._next_look_seconds = time.monotonic() + MEMORY_LOOK_SECONDS
+            self.give_way()
         return self.store
 
     @contextmanager
@@ -98,16 +108,39 @@ class StoreHandle:
         return len(store.ready()) / len(self._source) if store else 0.0
 
     def has_room_for(self, record: Record) -> bool:
-        """Whether the budget allows one more sample; if not, nothing more is stored."""
+        """Whether the budget and the memory allow one more sample; if not, nothing more is stored."""
         assert self.store is not None
-        used = self.store.used_bytes
-        if used + sum(array.nbytes for array in record.arrays.values()) <= self._budget.limit(self.root, used):
+        used, size = self.store.used_bytes, sum(array.nbytes for array in record.arrays.values())
+        with self._one_thread:
+            if used >= self._look_again_at:
+                planned = self.store.layout.count * (size + 4096)  # As if all were like this one.
+                self._limit, self._setting = self._budget.room(self.store.folder, used, planned)
+                self._look_again_at = used + LOOK_BYTES
+        if used + size > self._limit:
+            reason = self._setting
+            cure = f"Raise {reason.split('=')[0]} if there is room"
+        elif reason := self._reserve().shortage(size):
+            cure = "Choose a disk for it: cache.folder"
+        else:
             return True
         self.stop(
-            f"is full at {used / 1e9:.2f} GB ({self._budget}): it covers {self.covered:.0%} of the pages, and the "
-            "others are made again every epoch. Raise cache.max_bytes if there is room"
+            f"is full at {used / 1e9:.2f} GB ({reason}): it covers {self.covered:.0%} of the pages, and the "
+            f"others are made again every epoch. {cure}"
         )
         return False
+
+    def _reserve(self) -> MemoryReserve:
+        if self._memory is None:
+            self._memory = MemoryReserve(self.root)
+        return self._memory
+
+    def give_way(self) -> None:
+        """Remove a cache that takes memory which programs need now; called about once per second."""
+        store = self.store
+        if store is not None and self._reserve().is_urgent():
+            self.stop("gave way: it was in memory (tmpfs) and programs need it; pages are made again every time")
+            self.trust_no_sibling()
+            self.discard(store)
 
     def stop(self, reason: str) -> None:
         """Store nothing more in this process, and warn once."""

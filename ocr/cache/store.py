@@ -10,6 +10,7 @@ tears apart fails its checksum. A slot that may be in use is never overwritten w
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -20,14 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.cache.claims import Claims
+from ocr.cache.lock import lock_within
 from ocr.cache.row_format import METADATA_SLOT_BYTES, ROW_BYTES, Layout, Row, align
 from ocr.cache.store_folder import DamagedStoreError, TruncatedStoreError, create_store, read_about
 from ocr.mapped_file import map_file, private_window
 from ocr.pipeline.record import Record
 from ocr.pipeline.signature import Signature
+from ocr.system import free_memory
 
 EVENTS = ("hits", "misses", "invalid")
 _COUNTS = struct.Struct("<qqq")
+_LENGTH = struct.Struct("<q")
+"""Of the data, behind the counts: as long as it was made at last."""
+SHARED_LOCK_SECONDS = 1.0
+MIN_DIRTY_BYTES = 64 << 20
 CUT_SHORT = "one of its files was truncated while it was in use"
 CACHE_LINE_BYTES = 64
 
@@ -38,6 +45,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._rows = self._data = -1
+        self._dirty = self._max_dirty = self._longest = 0
         self.about, self.layout = read_about(folder)
         self.columns = self.layout.columns()
         self.writable = self._open()
@@ -68,6 +76,11 @@ class Store:
         self.close()
         self._rows = os.open(self.folder / "rows", mode)
         self._data = os.open(self.folder / "data", mode)
+        # Who makes room for another cache does not remove what is open; it holds this lock while it removes.
+        with suppress(TimeoutError):
+            lock_within(self._data, fcntl.LOCK_SH, SHARED_LOCK_SECONDS, lambda: "")
+        if os.fstat(self._data).st_nlink == 0:
+            raise DamagedStoreError(f"{self.folder}: it was removed just now")
 
     def close(self) -> None:
         """Close the files; views that are in use stay valid."""
@@ -91,7 +104,9 @@ class Store:
 
     def is_short(self) -> bool:
         """Whether a file was truncated while it is open: touching data that was cut off would end the process."""
-        return self.data_bytes < len(self._mapped) or os.fstat(self._rows).st_size < self._rows_bytes
+        return (
+            self.data_bytes < max(self._longest, len(self._mapped)) or os.fstat(self._rows).st_size < self._rows_bytes
+        )
 
     def is_in_place(self) -> bool:
         """Whether the files are still those in the folder: another process may have replaced or removed them."""
@@ -160,11 +175,24 @@ class Store:
             starts = (offset + np.cumsum([0, *(part.nbytes for part in parts[:-1])])).tolist()
         for part, start in zip(parts, starts, strict=True):
             _write_all(self._data, part, start)
+        self._bound_dirty(sum(part.nbytes for part in parts))
         page_bytes = 0 if self.layout.has_slots else len(parts[0])
         lengths = page_bytes, len(record.metadata)
         row = Row(*size_hw, *lengths, offset, content, annotation, record.checksum(), signature)
         self.write_row(index, row)
         return row
+
+    def _bound_dirty(self, written: int) -> None:
+        """Wait for the disk before what it has to catch up with takes a quarter of the memory.
+
+        The system does that by itself for the machine, but not within every cgroup.
+        """
+        self._dirty += written
+        if self._dirty >= self._max_dirty:
+            if self._max_dirty:
+                os.fdatasync(self._data)
+                self._dirty = 0
+            self._max_dirty = max(MIN_DIRTY_BYTES, free_memory() // 4)
 
     def write_row(self, index: int, row: Row) -> None:
         """Write or replace the row of a sample whose data is written."""
@@ -191,9 +219,16 @@ class Store:
     def _allocate(self, size: int) -> int:
         """Offset of new space at the end of the data; what a killed writer allocated is lost until the cache goes."""
         with self._claims.whole_file():
+            length = self.data_bytes
+            # Space that was cut off is not given away again: rows of other pages still point to it.
+            (known,) = _LENGTH.unpack(os.pread(self._rows, _LENGTH.size, _COUNTS.size).ljust(_LENGTH.size, b"\0"))
+            if length < known:
+                raise TruncatedStoreError(f"{self.folder}: {CUT_SHORT}")
             # Arrays in place of those of a slot begin where a map may; dense ones are copied anyway.
-            offset = align(self.data_bytes) if self.layout.has_slots else align(self.data_bytes, CACHE_LINE_BYTES)
+            offset = align(length) if self.layout.has_slots else align(length, CACHE_LINE_BYTES)
             os.ftruncate(self._data, offset + size)
+            os.pwrite(self._rows, _LENGTH.pack(offset + size), _COUNTS.size)
+            self._longest = max(self._longest, offset + size)
         return offset
 
     def _slot(self, name: str, index: int) -> int:

@@ -72,6 +72,7 @@ def open_cache(
     folder: str | os.PathLike[str] | None,
     max_bytes: int | str,
     form_reason: str = "",
+    max_total_bytes: int | str = "auto",
 ) -> Cache:
     """The cache of what `make` returns for the pages of a source; `form_reason` says why it has its form."""
     for part in make.parts:
@@ -80,6 +81,6 @@ def open_cache(
                 "%r does not show its parameters, so the cache is rebuilt in every run. Make it a frozen dataclass",
                 part,
             )
-    cache = Cache(source, make.parts, make, cut, folder, max_bytes, form_reason)
+    cache = Cache(source, make.parts, make, cut, folder, max_bytes, form_reason, max_total_bytes)
     cache.start()
     return cache

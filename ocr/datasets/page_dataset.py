@@ -56,6 +56,7 @@ class PageDataset(Dataset[Item | None]):
         cache_folder: str | os.PathLike[str] | None = None,
         cache_max_bytes: int | str = "auto",
         cache_form: str = "auto",
+        cache_max_total_bytes: int | str = "auto",
         **kept: Any,
     ) -> None:
         """`maps_folder` holds stored maps, used if no random stage moves polygons; `kept` is `CutSettings`.
@@ -77,7 +78,8 @@ class PageDataset(Dataset[Item | None]):
         # Shared, so that persistent workers see the epoch change, and how often it did.
         self._epoch = torch.zeros(2, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._looks = 0
-        self._page_cache = self._open_cache(cache_folder, cache_max_bytes, form_reason) if self.cut else None
+        limits = cache_max_bytes, cache_max_total_bytes
+        self._page_cache = self._open_cache(cache_folder, *limits, form_reason) if self.cut else None
         if wanted.preloads:
             self.fill_cache("preloading pages")
 
@@ -227,14 +229,16 @@ class PageDataset(Dataset[Item | None]):
         except Exception as error:
             raise StageError(f"{self.name(index)} (sample {index}): {type(error).__name__}: {error}") from error
 
-    def _open_cache(self, folder: str | os.PathLike[str] | None, max_bytes: int | str, reason: str) -> PageCache:
+    def _open_cache(
+        self, folder: str | os.PathLike[str] | None, max_bytes: int | str, max_total_bytes: int | str, reason: str
+    ) -> PageCache:
         cut, transform = self.cut, self.transform
         drawn = self.draw_maps if cut.maps else None
         normalization = transform.normalization if cut.normalized else None
         make = replace(self.fixed_part, draw_maps=drawn, normalization=normalization)
         as_in_batch = cut.normalized or transform.host_normalization is None
         holds_batches = cut.page and cut.maps and as_in_batch and not transform.random
-        cache = open_cache(self.source, make, cut, folder, max_bytes, reason)
+        cache = open_cache(self.source, make, cut, folder, max_bytes, reason, max_total_bytes)
         return PageCache(cache, self.ledger, holds_batches)
 
 

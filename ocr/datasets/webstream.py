@@ -53,6 +53,7 @@ class OCRWebStream(IterableDataset[Item]):
         cache_folder: Any = None,
         cache_max_bytes: Any = None,
         cache_form: Any = None,
+        cache_max_total_bytes: Any = None,
         **settings: Any,
     ) -> None:
         self.urls, self.storage = list(urls), storage

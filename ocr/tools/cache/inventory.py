@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ocr.cache.eviction import is_open, superseded
 from ocr.cache.folder import disk_bytes, last_used, list_stores
 from ocr.cache.store import Store
 from ocr.cache.store_folder import DamagedStoreError
@@ -36,6 +38,10 @@ class StoredCache:
     """Hits, misses and invalid samples of all runs."""
     damage: str = ""
     """Why the cache cannot be used; empty if it can."""
+    in_use: bool = False
+    """A process has it open, so it is not removed to make room."""
+    superseded: bool = False
+    """A newer cache of the same dataset and stages exists: this one is removed first to make room."""
 
     @property
     def hit_rate(self) -> float | None:
@@ -64,7 +70,19 @@ def find_caches(root: Path, names: Sequence[str] = ()) -> dict[Path, str]:
 
 def describe(root: Path, names: Sequence[str] = ()) -> list[StoredCache]:
     """What is known about these caches (default: all)."""
-    return [_describe(folder, name) for folder, name in find_caches(root, names).items()]
+    old = superseded(list_stores(root))
+    return [
+        replace(_describe(folder, name), in_use=in_use, superseded=folder in old)
+        for folder, name in find_caches(root, names).items()
+        # Before it is opened here.
+        for in_use in [_is_open(folder)]
+    ]
+
+
+def _is_open(folder: Path) -> bool:
+    with suppress(OSError):  # A cache of another user.
+        return is_open(folder)
+    return False
 
 
 def _describe(folder: Path, name: str) -> StoredCache:

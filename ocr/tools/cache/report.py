@@ -55,7 +55,9 @@ def _what(cache: StoredCache) -> list[str]:
     if cache.damage:
         return [f"damaged: {cache.damage}. {REPAIR}"]
     gone = "" if Path(cache.dataset).is_dir() else " (gone)"
-    return [f"{cache.dataset}{gone}", f"{cache.keeps}, {cache.width} x {cache.height}"]
+    stored = f"{cache.keeps}, {cache.width} x {cache.height}"
+    why = "in use" if cache.in_use else "of older code: removed first" if cache.superseded else ""
+    return [f"{cache.dataset}{gone}", f"{stored}; {why}" if why else stored]
 
 
 def print_stats(folder: Path | None, names: Sequence[str], as_json: bool) -> None:
