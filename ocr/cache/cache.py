@@ -166,10 +166,13 @@ class Cache:
         """The files; None as long as nothing is stored. Files that were truncated meanwhile are made again."""
         store = self.handle.open()
         if store is not None and store.is_short():
-            self._lost.update(store.ready().tolist())
-            self._rebuild(store, CUT_SHORT)
+            self._replace_cut(store)
             store = self.handle.open()
         return store
+
+    def _replace_cut(self, store: Store) -> None:
+        self._lost.update(store.ready().tolist())
+        self._rebuild(store, CUT_SHORT)
 
     def _rebuild(self, store: Store, reason: str) -> None:
         if self.handle.discard(store):
@@ -232,7 +235,7 @@ class Cache:
             self._proof.mark_written(index)
             self._proof.accept(index, store.write(index, record, content, annotation, signature))
         except TruncatedStoreError:
-            self.store()  # Discards it; the next use of the page stores it.
+            self._replace_cut(store)  # The next use of the page stores it.
         except (OSError, DamagedStoreError) as error:
             self.handle.stop(f"cannot be written ({error}); pages that are not in it are made again every time")
 

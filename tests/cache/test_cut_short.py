@@ -12,7 +12,9 @@ from sameness import assert_same
 from ocr.cache.folder import list_stores
 from ocr.cache.store import Store
 from ocr.cache.store_folder import TruncatedStoreError
+from ocr.datasets import DBTransforms
 from ocr.loader.loader import Loader
+from ocr.pipeline.device import Normalize
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 
@@ -169,3 +171,23 @@ def test_a_file_that_is_cut_while_a_page_is_made_is_replaced(tmp_path, caplog):
     assert not mark.exists()
     assert "truncated while it was in use" in caplog.text
     assert outcomes(dataset) == (PAGES, 0, 0)
+
+
+def test_space_that_was_cut_off_is_not_given_to_another_page(tmp_path, caplog):
+    pages, cache = write_pages(tmp_path / "pages", PAGES), tmp_path / "cache"
+    transform = DBTransforms([Normalize()])  # Pages of other sizes than the first lie behind the slots.
+    expected = items(open_pages(pages, transform=transform))
+    dataset, other = (open_pages(pages, cache, transform) for _ in range(2))
+    assert_same(dataset[0], expected[0])
+    length = data_of(str(cache)).stat().st_size
+    assert_same(other[0], expected[0])
+    for index in range(1, 5):
+        assert_same(dataset[index], expected[index])
+    assert data_of(str(cache)).stat().st_size > length
+    # To the one that did not see it grow the file is as long as it was.
+    os.truncate(data_of(str(cache)), length)
+    for index in [5, 6, 7, *range(PAGES)]:
+        assert_same(other[index], expected[index])
+        assert_same(dataset[index], expected[index])
+    assert "truncated while it was in use" in caplog.text
+    assert read_right(pages, cache, expected, transform=transform) == (PAGES, 0, 0)
