@@ -58,7 +58,7 @@ class OCRWebDataset(ShardDataset):
         given = {"shard_folder": shard_folder, "shard_max_bytes": shard_max_bytes, "tries": tries}
         storage = _storage(settings | given)
         _checked(settings | {"shuffle_buffer": shuffle_buffer})
-        source = open_shards(expand(tar_path), storage)
+        source = open_shards(expand(tar_path), storage, cache_root(settings.get("cache_folder")) / "pages")
         super().__init__(source, transform, **settings)
         self.shuffle_buffer, self._shards_ahead = shuffle_buffer, SHARDS_AHEAD
         self._is_remote = any(is_remote(url) for url in source.urls)

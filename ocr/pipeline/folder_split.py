@@ -12,7 +12,7 @@ from ocr.formats import Annotations, read_annotations
 from ocr.formats.lines import list_faults
 from ocr.formats.validate import to_polygons
 from ocr.pipeline.image_listing import ImageListing, NameSet
-from ocr.pipeline.page_index import ALL_FILES
+from ocr.pipeline.kept_table import ALL_FILES
 from ocr.pipeline.page_rows import NO_POLYGONS, Entry, PageRowsWriter
 
 

@@ -42,7 +42,7 @@ class PageRows(Sequence[Entry]):
         writer = PageRowsWriter()
         for entry in entries:
             writer.append(entry)
-        return writer.rows()
+        return cls(writer.table({}))
 
     def __len__(self) -> int:
         return len(self.table)
@@ -121,13 +121,13 @@ class PageRowsWriter:
         self._writer.append(_to_row(entry))
         feed(self._names, entry.filename)
 
-    def rows(self, about: dict[str, Any] | None = None) -> PageRows:
+    def table(self, about: dict[str, Any]) -> RowTable:
         """The pages, without a file that lasts."""
-        return PageRows(self._writer.table((about or {}) | {"names": self._names.hexdigest()}))
+        return self._writer.table(about | {"names": self._names.hexdigest()})
 
-    def save(self, path: Path, about: dict[str, Any]) -> PageRows:
+    def save(self, path: Path, about: dict[str, Any]) -> RowTable:
         """The pages in a file that other processes map too; OutputError if it cannot be written."""
-        return PageRows(self._writer.save(path, about | {"names": self._names.hexdigest()}))
+        return self._writer.save(path, about | {"names": self._names.hexdigest()})
 
 
 def _to_row(entry: Entry) -> bytes:

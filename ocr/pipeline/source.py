@@ -17,7 +17,7 @@ from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.folder_split import FolderSplit
 from ocr.pipeline.image_listing import ImageListing
-from ocr.pipeline.page_index import PageIndex, state_of
+from ocr.pipeline.kept_table import KeptTable, state_of
 from ocr.pipeline.page_rows import NO_POLYGONS, PageRows
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.signature import Signature, file_signature
@@ -201,14 +201,15 @@ def open_folder(
     annotation = None if annotation_path is None else Path(annotation_path)
     split = FolderSplit(Path(image_path), annotation, annotation_format, annotation_categories, on_bad_sample)
     extensions = _extensions(image_extensions)
-    index = PageIndex(index_folder, Path.cwd(), split, extensions) if index_folder is not None else None
+    kept = KeptTable(index_folder, __name__, Path.cwd(), split, extensions) if index_folder is not None else None
     before = None if annotation is None else state_of(split.annotation_state)
-    rows = index.load() if index is not None else None
-    if rows is None:
+    table = kept.load(state_of) if kept is not None else None
+    if table is None:
         listing = ImageListing(split.folder, extensions)
         writer, about = split.read(listing)
-        rows = writer.rows(about) if index is None else index.keep(writer, split.made_of(listing), about)
-    about = rows.table.about
+        made_of = {path: state_of(path) for path in split.made_of(listing)}
+        table = writer.table(about) if kept is None else kept.keep(writer, made_of, about)
+    about = table.about
     if about["notes"]:
         log.warning("%s", list_faults(about["notes"]))
     again = partial(
@@ -222,7 +223,7 @@ def open_folder(
         index_folder=index_folder,
     )
     reopen = None if before is None else partial(_reopen_if_changed, split.annotation_state, before, again)
-    return FolderSource(split.folder, rows, annotation is not None, about["skipped"], reopen)
+    return FolderSource(split.folder, PageRows(table), annotation is not None, about["skipped"], reopen)
 
 
 def _reopen_if_changed(path: str, before: Signature, again: Callable[[], FolderSource]) -> FolderSource | None:

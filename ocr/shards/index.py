@@ -11,17 +11,22 @@ from __future__ import annotations
 import json
 import re
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
 from ocr.errors import DataError
+from ocr.formats.json_stream import JsonStream
+from ocr.row_table import RowTable
+from ocr.shards.sample_rows import SampleRows, SampleRowsWriter, StoredSample
 
 FORMAT = 1
 BLOCK = 512
 RAW, READY = "raw", "ready"
-KEY_DIGITS = 8
 MAX_MEMBER_BYTES = 1 << 30
+MAX_SHARDS = 2**31 - 1
+_HEAD = ("split", "kind", "annotated", "source", "stages")
+Keep = Callable[[SampleRowsWriter, dict[str, Any]], RowTable]
 _SHARD = re.compile(r"(?P<split>.+)-(?P<number>[0-9]+)\.tar")
 # What may be in a shard: images, annotation, maps and arrays; never anything that is executed when it is read.
 ALLOWED = frozenset(
@@ -40,20 +45,6 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSample:
-    """One sample and its members in its shard: extension -> (offset of the data, size)."""
-
-    key: str
-    filename: str
-    shard: int
-    members: dict[str, tuple[int, int]]
-    content: str
-    """Digest of the image's bytes (hex), the same as in a cache."""
-    annotation: str
-    """Digest of the annotation (hex), the same as in a cache."""
-
-
-@dataclass(frozen=True, slots=True)
 class ShardIndex:
     """Everything that is known about the shards of a split without opening them."""
 
@@ -65,39 +56,55 @@ class ShardIndex:
     stages: str
     """Digest of the fixed stages of ready samples; empty for raw ones."""
     shards: tuple[Shard, ...]
-    samples: tuple[StoredSample, ...]
+    samples: SampleRows
 
-    def to_json(self) -> str:
-        """The text of the file; the same index gives the same text."""
-        rows = [
-            [s.key, s.filename, s.shard, {ext: list(at) for ext, at in s.members.items()}, s.content, s.annotation]
-            for s in self.samples
-        ]
-        head = {name: getattr(self, name) for name in ("split", "kind", "annotated", "source", "stages")}
+    def json_parts(self) -> Iterator[str]:
+        """The text of the file, a part per sample; the same index gives the same text."""
         shards = [asdict(shard) for shard in self.shards]
-        document = {"format": FORMAT, **head, "shards": shards, "samples": rows}
-        return json.dumps(document, ensure_ascii=True, separators=(",", ":")) + "\n"
+        head = _dump({"format": FORMAT} | self.head | {"shards": shards, "samples": []})
+        separator = head.removesuffix("]}")
+        for sample in self.samples:
+            yield separator + _dump(sample.to_row())
+            separator = ","
+        yield ("" if len(self.samples) else separator) + "]}\n"
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """All but shards and samples."""
+        return {name: getattr(self, name) for name in _HEAD}
 
     @classmethod
-    def from_json(cls, text: str | bytes, location: str) -> ShardIndex:
-        """Read an index; DataError if it is not one."""
+    def read(cls, stream: IO[bytes], location: str, keep: Keep = SampleRowsWriter.table) -> ShardIndex:
+        """Read an index sample by sample; `keep` makes the table of the samples. DataError if it is not an index."""
+        writer, document = SampleRowsWriter(), JsonStream(stream, "samples")
+        last_shard = -1
         try:
-            document = json.loads(text)
-            if document["format"] != FORMAT:
-                raise DataError(f"{location}: an index of format {document['format']}, not {FORMAT}. Convert again")
-            shards = tuple(Shard(**shard) for shard in document["shards"])
-            samples = tuple(
-                StoredSample(
-                    key, name, int(shard), {ext: (int(a), int(b)) for ext, (a, b) in members.items()}, *digests
+            for member in document:
+                sample = StoredSample.from_row(member.value)
+                last_shard = max(last_shard, sample.shard) if sample.shard >= 0 else 2**31 - 1
+                writer.append(sample)
+            if document.rest["format"] != FORMAT:
+                raise DataError(
+                    f"{location}: an index of format {document.rest['format']}, not {FORMAT}. Convert again"
                 )
-                for key, name, shard, members, *digests in document["samples"]
-            )
-            head = {name: document[name] for name in ("split", "kind", "annotated", "source", "stages")}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            about = {name: document.rest[name] for name in (*_HEAD, "shards")}
+            shards = [Shard(**shard) for shard in about["shards"]]
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise DataError(f"{location}: not an index of shards ({error}). Write it: ocr convert SRC DST") from error
-        if any(not 0 <= sample.shard < len(shards) for sample in samples):
+        if last_shard >= len(shards):
             raise DataError(f"{location}: a sample is in a shard that is not listed. Convert again")
-        return cls(**head, shards=shards, samples=samples)
+        return cls.from_table(keep(writer, about))
+
+    @classmethod
+    def from_table(cls, table: RowTable) -> ShardIndex:
+        """The index whose samples are in a table."""
+        about = table.about
+        shards = tuple(Shard(**shard) for shard in about["shards"])
+        return cls(**{name: about[name] for name in _HEAD}, shards=shards, samples=SampleRows(table))
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
 
 
 def shard_name(split: str, number: int) -> str:

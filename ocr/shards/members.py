@@ -30,16 +30,6 @@ class Members:
         """Whether several samples share their arrays."""
         return bool(self._samples) and f"{ARRAYS[0]}s.npy" in self._samples[0].members
 
-    @cached_property
-    def positions(self) -> list[int]:
-        """The position of each sample in its batch."""
-        positions: list[int] = []
-        before = ""
-        for sample in self._samples:
-            positions.append(positions[-1] + 1 if sample.key == before else 0)
-            before = sample.key
-        return positions
-
     def entry(self, index: int) -> Sample:
         """What the index says about a sample."""
         stored = self._samples[index]
@@ -66,7 +56,7 @@ class Members:
             document: Any = batch if remembered == key else json.loads(self.data(index, "json").tobytes())
             if isinstance(document, list):
                 self._batch_json = key, document
-                document = document[self.positions[index]]
+                document = document[self._samples.position(index)]
         except (ValueError, IndexError, RecursionError) as error:
             where = self.where(index, "json")
             raise AnnotationError(f"{where}: not JSON ({error}). Fetch the shard again") from error
@@ -82,7 +72,7 @@ class Members:
         if f"{name}.npy" in self._samples[index].members:
             return as_array(self.data(index, f"{name}.npy"), self.where(index, f"{name}.npy"))
         batch = as_array(self.data(index, f"{name}s.npy"), self.where(index, f"{name}s.npy"))
-        array: NDArray[Any] = batch[self.positions[index]]
+        array: NDArray[Any] = batch[self._samples.position(index)]
         return array
 
     def windows(self, first: int, last: int) -> dict[str, NDArray[Any]] | None:
@@ -93,7 +83,7 @@ class Members:
             if window is None:
                 return None
             batch = as_array(window, self.where(first, f"{name}s.npy"))
-            arrays[name] = batch[self.positions[first] : self.positions[last] + 1]
+            arrays[name] = batch[self._samples.position(first) : self._samples.position(last) + 1]
         return arrays
 
     def where(self, index: int, extension: str = "") -> str:

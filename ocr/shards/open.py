@@ -6,16 +6,20 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
+from ocr.pipeline.image_listing import hash_of
+from ocr.pipeline.kept_table import KeptTable
 from ocr.pipeline.signature import Signature, file_signature
 from ocr.shards.files import ShardFiles
-from ocr.shards.index import RAW, READY, Shard, ShardIndex, StoredSample, image_extension, index_name, scan_tar
+from ocr.shards.index import RAW, READY, Keep, Shard, ShardIndex, image_extension, index_name, scan_tar
 from ocr.shards.locations import is_remote
+from ocr.shards.sample_rows import SampleRows, SampleRowsWriter, StoredSample
 from ocr.shards.source import ShardSource
 from ocr.shards.storage import Storage
 
@@ -35,21 +39,48 @@ def can_be_opened(urls: Sequence[str], storage: Storage) -> bool:
     return not any(is_remote(url) for url in urls) or storage.exists(index_location(urls))
 
 
-def open_shards(urls: Sequence[str], storage: Storage) -> ShardSource:
-    """The pages of shards; local ones are looked at again when an epoch starts."""
+def open_shards(urls: Sequence[str], storage: Storage, index_folder: Path | None = None) -> ShardSource:
+    """The pages of shards; local ones are looked at again when an epoch starts.
+
+    The rows of a large index are kept in `index_folder`, and used again until the index changes.
+    """
     location, files = index_location(urls), _local_files(urls)
-    text = storage.read(location)
-    if text is None:
-        source = scan_shards(urls, storage)
-    else:
-        index = ShardIndex.from_json(text, location)
-        source = ShardSource(_select(index, urls, location), urls, storage)
-    source.reopen = partial(_reopen_if_changed, urls, storage, files)
+    index = _read_index(location, storage, index_folder)
+    part = None if index is None else _select(index, urls, location)
+    source = scan_shards(urls, storage) if part is None else ShardSource(part, urls, storage)
+    source.reopen = partial(_reopen_if_changed, urls, storage, index_folder, files)
     return source
 
 
-def _reopen_if_changed(urls: Sequence[str], storage: Storage, before: list[Signature | None]) -> ShardSource | None:
-    return None if _local_files(urls) == before else open_shards(urls, storage)
+def _read_index(location: str, storage: Storage, index_folder: Path | None) -> ShardIndex | None:
+    """The index of shards; None if there is none."""
+    keep: Keep = SampleRowsWriter.table
+    if index_folder is not None:
+        kept = KeptTable(index_folder, ShardIndex.__module__, Path.cwd(), location)
+        table = kept.load(partial(_state_of, storage))
+        if table is not None:
+            return ShardIndex.from_table(table)
+        before = _state_of(storage, location)
+        keep = lambda writer, about: kept.keep(writer, {location: before}, about)  # noqa: E731
+    stream = storage.read(location)
+    if stream is None:
+        return None
+    with stream:
+        return ShardIndex.read(stream, location, keep)
+
+
+def _state_of(storage: Storage, url: str) -> Signature | None:
+    if not is_remote(url):
+        return file_signature(url.removeprefix("file://"))
+    version = storage.version(url) if storage.exists(url) else None
+    # A version proves a content at any time.
+    return None if version is None else Signature(hash_of(version) >> 1, 1, 1, 0)
+
+
+def _reopen_if_changed(
+    urls: Sequence[str], storage: Storage, index_folder: Path | None, before: list[Signature | None]
+) -> ShardSource | None:
+    return None if _local_files(urls) == before else open_shards(urls, storage, index_folder)
 
 
 def _local_files(urls: Sequence[str]) -> list[Signature | None]:
@@ -69,9 +100,9 @@ def _select(index: ShardIndex, urls: Sequence[str], location: str) -> ShardIndex
         wanted.append(numbers[name])
     if wanted == list(range(len(index.shards))):
         return index
-    renumbered = {number: position for position, number in enumerate(wanted)}
-    samples = tuple(replace(s, shard=renumbered[s.shard]) for s in index.samples if s.shard in renumbered)
-    return replace(index, shards=tuple(index.shards[number] for number in wanted), samples=samples)
+    return replace(
+        index, shards=tuple(index.shards[number] for number in wanted), samples=index.samples.of_shards(wanted)
+    )
 
 
 def scan_shards(urls: Sequence[str], storage: Storage, first_number: int = 0) -> ShardSource:
@@ -80,17 +111,15 @@ def scan_shards(urls: Sequence[str], storage: Storage, first_number: int = 0) ->
     Pages are read from the same bytes that were scanned, whatever becomes of a remote file meanwhile.
     """
     files = ShardFiles(urls, [Shard(url.rpartition("/")[2], 0, "", 0) for url in urls], storage)
-    shards, samples = [], []
+    shards, samples, kind = [], SampleRowsWriter(), RAW
     for number, url in enumerate(urls):
-        data = files.read(number)
-        found = [
-            StoredSample(key, f"{key}.{image_extension(members) or 'npy'}", number, members, "", "")
-            for key, members in scan_tar(cast(IO[bytes], _Reader(data)), url)
-        ]
-        shards.append(replace(files.shards[number], bytes=len(data), samples=len(found)))
-        samples += found
-    kind = RAW if all(image_extension(sample.members) for sample in samples) else READY
-    index = ShardIndex("", kind, True, "", "", tuple(shards), tuple(samples))
+        data, before = files.read(number), len(samples)
+        for key, members in scan_tar(cast(IO[bytes], _Reader(data)), url):
+            extension = image_extension(members)
+            kind = kind if extension else READY
+            samples.append(StoredSample(key, f"{key}.{extension or 'npy'}", number, members, "", ""))
+        shards.append(replace(files.shards[number], bytes=len(data), samples=len(samples) - before))
+    index = ShardIndex("", kind, True, "", "", tuple(shards), SampleRows(samples.table({})))
     return ShardSource(index, urls, storage, first_number, files)
 
 

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from ocr.errors import AnnotationError, DataError, ImageError
 from ocr.pipeline.batch import are_consecutive
-from ocr.pipeline.fingerprint import content_digest, digest
+from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.metadata import read_claimed_size, read_polygons
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.signature import UNKNOWN, Signature
 from ocr.pipeline.source import annotation_digest
 from ocr.shards.files import ShardFiles
-from ocr.shards.index import KEY_DIGITS, RAW, ShardIndex, image_extension
+from ocr.shards.index import RAW, ShardIndex, image_extension
 from ocr.shards.members import Members
 from ocr.shards.ready import ReadySamples
 from ocr.shards.storage import Storage
@@ -40,12 +40,10 @@ class ShardSource:
         files: ShardFiles | None = None,
     ) -> None:
         """`first_number` is the number of the first sample, if keys are not numbers; `files` are those of the URLs."""
-        samples = index.samples
         self._first_number = first_number
-        self._has_own_keys = all(len(sample.key) == KEY_DIGITS and sample.key.isdigit() for sample in samples)
-        if self._has_own_keys:
-            # Our own keys are numbers in the order of the source, in whatever order the shards are given.
-            samples = tuple(sorted(samples, key=lambda sample: sample.key))
+        self._has_own_keys = index.samples.has_own_keys
+        # Our own keys are numbers in the order of the source, in whatever order the shards are given.
+        samples = index.samples.in_order_of_keys() if self._has_own_keys else index.samples
         self.index = replace(index, samples=samples)
         self.urls = list(urls)
         self.skipped: dict[str, str] = {}
@@ -65,11 +63,11 @@ class ShardSource:
 
     @property
     def names(self) -> Sequence[str]:
-        return [sample.filename for sample in self.index.samples]
+        return self.index.samples.names
 
     @cached_property
     def names_digest(self) -> str:
-        return digest(*self.names)
+        return self.index.samples.names_digest
 
     @property
     def annotated(self) -> bool:
@@ -86,15 +84,16 @@ class ShardSource:
         return self.is_ready and self._members.are_batches
 
     @cached_property
-    def shard_of(self) -> NDArray[np.int64]:
+    def shard_of(self) -> NDArray[np.int32]:
         """The shard of each sample, for an order that goes from shard to shard."""
-        return np.array([sample.shard for sample in self.index.samples], dtype=np.int64)
+        return self.index.samples.shard_of
 
     def number(self, index: int) -> int:
         """The number of a sample in the source, so that some of its shards give some of its samples."""
         if not self._has_own_keys:
             return self._first_number + index
-        return int(self.index.samples[index].key) + (self._members.positions[index] if self.holds_batches else 0)
+        samples = self.index.samples
+        return samples.number(index) + (samples.position(index) if self.holds_batches else 0)
 
     def entry(self, index: int) -> Sample:
         return self._members.entry(index)
@@ -139,7 +138,7 @@ class ShardSource:
         found = self.reopen()
         if found is None:
             return ()
-        if found.names != self.names or found.form != self.form:
+        if found.names_digest != self.names_digest or found.form != self.form:
             raise DataError(
                 f"{self.location}: the shards were replaced by those of other pages or stages while they were open. "
                 "Start again, so that they are opened anew"

@@ -7,18 +7,21 @@ import hashlib
 import logging
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from tempfile import SpooledTemporaryFile
+from typing import IO, BinaryIO, TypeVar, cast
 
 from ocr.errors import DataError
 from ocr.shards.locations import file_system, is_remote, remote_version
 
 log = logging.getLogger(__name__)
 CHUNK_BYTES = 4 << 20
+MAX_IN_MEMORY = 64 << 20
 FIRST_PAUSE_SECONDS = 0.5
 _T = TypeVar("_T")
 
@@ -40,7 +43,7 @@ class Storage:
         if not is_remote(url):
             return _open_local(Path(url.removeprefix("file://")), size)
         for _ in range(self.tries):
-            version = sha256 or self._version(url)
+            version = sha256 or self.version(url)
             opened = self._open_copy(url, version, size, sha256)
             if opened is not None:
                 return opened
@@ -48,23 +51,15 @@ class Storage:
 
     def fetch(self, url: str, size: int | None = None, sha256: str | None = None) -> None:
         """Fetch a remote file before it is needed, unless its copy could not be told from an old one then."""
-        if is_remote(url) and (sha256 or self._version(url)):
+        if is_remote(url) and (sha256 or self.version(url)):
             self.open(url, size, sha256)[1].close()
 
-    def read(self, url: str) -> bytes | None:
-        """A small file, such as an index; None if it does not exist."""
+    def read(self, url: str) -> IO[bytes] | None:
+        """A file such as an index, as a stream; None if it does not exist."""
         if not is_remote(url):
             path = Path(url.removeprefix("file://"))
-            return path.read_bytes() if path.exists() else None
-        system, remote_path = file_system(url)
-
-        def load() -> bytes | None:
-            try:
-                return bytes(system.cat_file(remote_path))
-            except FileNotFoundError:
-                return None
-
-        return self._retry(load, url)
+            return path.open("rb") if path.exists() else None
+        return self._retry(lambda: _read_remote(url), url)
 
     def exists(self, url: str) -> bool:
         """Whether a file exists."""
@@ -73,7 +68,8 @@ class Storage:
         system, remote_path = file_system(url)
         return bool(self._retry(lambda: system.exists(remote_path), url))
 
-    def _version(self, url: str) -> str | None:
+    def version(self, url: str) -> str | None:
+        """What the store says about the content of a remote file; None if it says nothing."""
         return self._retry(lambda: remote_version(url), url)
 
     def _open_copy(
@@ -87,7 +83,7 @@ class Storage:
                 os.utime(stream.fileno())
                 return path, stream
             self._retry(lambda: self._fetch(url, partial, size, sha256), url)
-            if sha256 is None and self._version(url) != version:
+            if sha256 is None and self.version(url) != version:
                 return None
             # Opened before it has its name, from which on another process may remove it to make room.
             stream = partial.open("rb")
@@ -200,6 +196,21 @@ def _open_complete(path: Path, size: int | None) -> BinaryIO | None:
 
 def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _read_remote(url: str) -> IO[bytes] | None:
+    system, remote_path = file_system(url)
+    stream = SpooledTemporaryFile(MAX_IN_MEMORY)  # noqa: SIM115 - for the caller
+    try:
+        if (system.info(remote_path).get("size") or 0) <= MAX_IN_MEMORY:
+            stream.write(system.cat_file(remote_path))
+        else:
+            with system.open(remote_path, "rb", block_size=CHUNK_BYTES) as remote:
+                shutil.copyfileobj(remote, stream, CHUNK_BYTES)
+    except FileNotFoundError:
+        return None
+    stream.seek(0)
+    return cast(IO[bytes], stream)
 
 
 # A forked worker process inherits the descriptors of fetches in threads of its parent, and with them their locks,

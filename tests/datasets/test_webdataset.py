@@ -22,7 +22,8 @@ from ocr.pipeline.metadata import FIELDS
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.record import to_record
 from ocr.pipeline.suffix import ColourJitter, RandomFlip, TextAwareCrop
-from ocr.shards.index import RAW, READY, Shard, ShardIndex, StoredSample, end_tar, shard_name, write_member
+from ocr.shards.index import RAW, READY, Shard, ShardIndex, end_tar, shard_name, write_member
+from ocr.shards.sample_rows import SampleRows, StoredSample
 
 SIZE = 96
 FIXED = DBTransforms([Letterbox(SIZE), Normalize()])
@@ -48,8 +49,8 @@ def write_shards(dataset: OCRDataset, out: Path, split: str, per_shard: int = 3,
         digest = hashlib.sha256(data).hexdigest()
         shards.append(Shard(shard_name(split, number), len(data), digest, len(indices)))
     stages = stages_digest((dataset.decode, *dataset.transform.fixed, dataset.targets)) if ready else ""
-    index_ = ShardIndex(split, READY if ready else RAW, True, "", stages, tuple(shards), tuple(samples))
-    (out / f"{split}-index.json").write_text(index_.to_json())
+    index_ = ShardIndex(split, READY if ready else RAW, True, "", stages, tuple(shards), SampleRows.of(samples))
+    (out / f"{split}-index.json").write_text("".join(index_.json_parts()))
     return out
 
 

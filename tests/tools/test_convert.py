@@ -46,7 +46,8 @@ def members(out: Path) -> dict[str, bytes]:
 
 
 def read_index(out: Path) -> ShardIndex:
-    return ShardIndex.from_json((out / "val-index.json").read_text(), "here")
+    with (out / "val-index.json").open("rb") as stream:
+        return ShardIndex.read(stream, "here")
 
 
 def test_a_raw_sample_is_the_file_itself_and_what_the_annotation_says(data, tmp_path):

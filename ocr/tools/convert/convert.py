@@ -190,11 +190,20 @@ def _finish(plan: Plan, receipts: Sequence[ShardReceipt]) -> ShardIndex:
     if not merged.samples:
         reason = next((why for one in receipts for why in one.skipped.values()), "")
         raise DataError(f"{plan.split}: no page can be stored. The first: {reason}")
-    text, path = merged.to_json().encode(), index_path(plan.out, plan.split)
-    if not path.exists() or path.read_bytes() != text:
+    path = index_path(plan.out, plan.split)
+    if not _has_text(path, merged.json_parts()):
         with replacing(path) as stream:
-            stream.write(text)
+            stream.writelines(part.encode() for part in merged.json_parts())
     for done in plan.out.glob(".*.done.json"):
         if re.fullmatch(rf"\.{re.escape(plan.split)}-[0-9]+\.tar\.done\.json", done.name):
             done.unlink()
     return merged
+
+
+def _has_text(path: Path, parts: Iterator[str]) -> bool:
+    """Whether a file consists of these parts."""
+    try:
+        with path.open("rb") as stream:
+            return all(stream.read(len(part)) == part.encode("ascii") for part in parts) and not stream.read(1)
+    except FileNotFoundError:
+        return False

@@ -19,8 +19,9 @@ from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.metadata import ARRAYS
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import maps_fingerprint
-from ocr.shards.index import RAW, StoredSample, scan_tar
+from ocr.shards.index import RAW, scan_tar
 from ocr.shards.members import as_array
+from ocr.shards.sample_rows import StoredSample
 from ocr.tools.convert.members import dump, facts_of, take_apart
 from ocr.tools.convert.plan import ShardTask
 from ocr.tools.convert.shard_receipt import ShardReceipt, fits, is_untouched

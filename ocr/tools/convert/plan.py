@@ -12,7 +12,8 @@ from ocr.loader.order import epoch_order
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.page import FixedPart
 from ocr.pipeline.source import FolderSource
-from ocr.shards.index import KEY_DIGITS, RAW, READY, shard_name
+from ocr.shards.index import RAW, READY, shard_name
+from ocr.shards.sample_rows import KEY_DIGITS
 from ocr.tools.convert.members import Recipe, image_extension, take_apart
 from ocr.tools.convert.settings import ConvertSettings
 

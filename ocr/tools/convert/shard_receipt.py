@@ -13,7 +13,8 @@ from ocr.atomic import replacing
 from ocr.errors import DataError
 from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.signature import UNKNOWN, Signature, file_signature
-from ocr.shards.index import FORMAT, Shard, ShardIndex, StoredSample, index_name, shard_name
+from ocr.shards.index import FORMAT, Shard, ShardIndex, index_name, shard_name
+from ocr.shards.sample_rows import SampleRows, StoredSample
 from ocr.tools.convert.plan import Plan, ShardTask, key_of
 
 _MAX_FOLLOWING = 4096
@@ -117,7 +118,7 @@ def is_untouched(task: ShardTask, receipt: ShardReceipt) -> bool:
 def merge(plan: Plan, receipts: Sequence[ShardReceipt]) -> ShardIndex:
     """The index of a split, in the order of its source."""
     in_order = sorted((kept for receipt in receipts for kept in receipt.samples), key=lambda kept: kept.page)
-    samples = tuple(kept.sample for kept in in_order)
+    samples = SampleRows.of(kept.sample for kept in in_order)
     shards = tuple(receipt.shard for receipt in receipts)
     recipe, annotated = plan.recipe, plan.source.annotated
     return ShardIndex(plan.split, recipe.kind, annotated, source_digest(samples), recipe.stages, shards, samples)
@@ -136,7 +137,8 @@ def index_path(out: Path, split: str) -> Path:
 def read_index(path: Path) -> ShardIndex | None:
     """The index beside the shards; None if there is none. Raises DataError if it is damaged."""
     try:
-        return ShardIndex.from_json(path.read_bytes(), str(path))
+        with path.open("rb") as stream:
+            return ShardIndex.read(stream, str(path))
     except FileNotFoundError:
         return None
     except OSError as error:

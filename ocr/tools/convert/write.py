@@ -12,7 +12,8 @@ from ocr.atomic import replacing
 from ocr.errors import ConfigError, DataError
 from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.signature import UNKNOWN, Signature, file_signature
-from ocr.shards.index import Shard, StoredSample, end_tar, write_member
+from ocr.shards.index import Shard, end_tar, write_member
+from ocr.shards.sample_rows import StoredSample
 from ocr.tools.convert.members import Parts, put_together, take_apart
 from ocr.tools.convert.plan import ShardTask, key_of
 from ocr.tools.convert.shard_receipt import IndexedSample, ShardReceipt, write_done

@@ -1,0 +1,199 @@
+"""The samples of shards, one row per sample, decoded when it is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.pipeline.fingerprint import feed
+from ocr.row_table import RowTable, RowTableWriter
+
+KEY_DIGITS = 8
+_COLUMNS = {"shard": "i", "number": "q", "position": "i"}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSample:
+    """One sample and its members in its shard: extension -> (offset of the data, size)."""
+
+    key: str
+    filename: str
+    shard: int
+    members: dict[str, tuple[int, int]]
+    content: str
+    """Digest of the image's bytes (hex), the same as in a cache."""
+    annotation: str
+    """Digest of the annotation (hex), the same as in a cache."""
+
+    def to_row(self) -> list[Any]:
+        """The sample as the index has it."""
+        members = {extension: list(place) for extension, place in self.members.items()}
+        return [self.key, self.filename, self.shard, members, self.content, self.annotation]
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> StoredSample:
+        """The sample in a row of the index; ValueError, TypeError or AttributeError if it is none."""
+        key, name, shard, members, content, annotation = row
+        places = {extension: (int(start), int(size)) for extension, (start, size) in members.items()}
+        return cls(key, name, int(shard), places, content, annotation)
+
+
+class SampleRows(Sequence[StoredSample]):
+    """Samples in some order; equal to a list of them, of which only the one that is asked for is made."""
+
+    def __init__(
+        self, table: RowTable, rows: NDArray[np.signedinteger[Any]] | None = None, renumbered: Sequence[int] = ()
+    ) -> None:
+        """`rows` are the rows of the table that count, by default all; `renumbered` are new numbers of the shards."""
+        self.table, self._rows = table, rows
+        self._renumbered = np.array(renumbered, dtype=np.int32)
+
+    @classmethod
+    def of(cls, samples: Iterable[StoredSample]) -> SampleRows:
+        """Some samples, in memory."""
+        writer = SampleRowsWriter()
+        for sample in samples:
+            writer.append(sample)
+        return cls(writer.table({}))
+
+    def __len__(self) -> int:
+        return len(self.table) if self._rows is None else len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> StoredSample: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[StoredSample]: ...
+
+    def __getitem__(self, index: int | slice) -> StoredSample | list[StoredSample]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(len(self))[index]]
+        row = json.loads(self.table.row(self._row(index)))
+        if len(self._renumbered):
+            row[2] = int(self._renumbered[row[2]])
+        return StoredSample.from_row(row)
+
+    def __iter__(self) -> Iterator[StoredSample]:
+        return (self[index] for index in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SampleRows) and len(self) == len(other) and all(map(StoredSample.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def has_own_keys(self) -> bool:
+        """Whether all keys are those of `ocr convert`: numbers, in the order of the source."""
+        return bool((self.column("number") >= 0).all())
+
+    def in_order_of_keys(self) -> SampleRows:
+        """The same samples by the number that is their key."""
+        numbers = self.column("number")
+        if bool((numbers[1:] >= numbers[:-1]).all()):
+            return self
+        order = np.argsort(numbers, kind="stable")
+        return SampleRows(self.table, order if self._rows is None else self._rows[order], self._renumbered.tolist())
+
+    def of_shards(self, wanted: Sequence[int]) -> SampleRows:
+        """The samples of these shards only, which are renumbered in this order."""
+        renumbered = np.full(max(wanted) + 1, -1, dtype=np.int32)
+        renumbered[list(wanted)] = np.arange(len(wanted))
+        shards = self.table.columns["shard"]
+        is_wanted = (shards < len(renumbered)) & (renumbered[np.minimum(shards, len(renumbered) - 1)] >= 0)
+        return SampleRows(self.table, np.flatnonzero(is_wanted), renumbered.tolist())
+
+    @property
+    def shard_of(self) -> NDArray[np.int32]:
+        """The shard of each sample."""
+        shards = self.column("shard")
+        return self._renumbered[shards] if len(self._renumbered) else shards
+
+    def number(self, index: int) -> int:
+        """The number that is the key of a sample, or of the first sample of its batch."""
+        return int(self.table.columns["number"][self._row(index)])
+
+    def position(self, index: int) -> int:
+        """The position of a sample in its batch."""
+        return int(self.table.columns["position"][self._row(index)])
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The file names alone."""
+        return _Names(self)
+
+    @property
+    def names_digest(self) -> str:
+        """Digest of all file names, in their order."""
+        if self._rows is None:
+            return str(self.table.about["names"])
+        hashed = hashlib.blake2b(digest_size=16)
+        for name in self.names:
+            feed(hashed, name)
+        return hashed.hexdigest()
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One number per sample."""
+        column = self.table.columns[name]
+        return column if self._rows is None else column[self._rows]
+
+    def _row(self, index: int) -> int:
+        position = range(len(self))[index]
+        return position if self._rows is None else int(self._rows[position])
+
+
+class _Names(Sequence[str]):
+    """The file names of samples."""
+
+    def __init__(self, samples: SampleRows) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [sample.filename for sample in self._samples[index]]
+        return self._samples[index].filename
+
+
+class SampleRowsWriter:
+    """Collects samples, the digest of their names, and the position of each in its batch."""
+
+    def __init__(self) -> None:
+        self._writer = RowTableWriter(_COLUMNS)
+        self._names = hashlib.blake2b(digest_size=16)
+        self._key: str | None = None
+        self._position = 0
+
+    def __len__(self) -> int:
+        return len(self._writer)
+
+    def append(self, sample: StoredSample) -> None:
+        """Add a sample; those of one batch have the same key and follow each other."""
+        self._position = self._position + 1 if sample.key == self._key else 0
+        self._key = sample.key
+        is_own = len(sample.key) == KEY_DIGITS and sample.key.isdecimal()
+        row = json.dumps(sample.to_row(), separators=(",", ":")).encode("ascii")
+        self._writer.append(row, sample.shard, int(sample.key) if is_own else -1, self._position)
+        feed(self._names, sample.filename)
+
+    def table(self, about: dict[str, Any]) -> RowTable:
+        """The samples, without a file that lasts."""
+        return self._writer.table(about | {"names": self._names.hexdigest()})
+
+    def save(self, path: Path, about: dict[str, Any]) -> RowTable:
+        """The samples in a file that other processes map too; OutputError if it cannot be written."""
+        return self._writer.save(path, about | {"names": self._names.hexdigest()})
