@@ -91,14 +91,13 @@ class SampleRows(Sequence[StoredSample]):
     @property
     def has_own_keys(self) -> bool:
         """Whether all keys are those of `ocr convert`: numbers, in the order of the source."""
-        return bool((self.column("number") >= 0).all())
+        return bool(self.table.about["own_keys"]) or bool((self.column("number") >= 0).all())
 
     def in_order_of_keys(self) -> SampleRows:
         """The same samples by the number that is their key."""
-        numbers = self.column("number")
-        if bool((numbers[1:] >= numbers[:-1]).all()):
+        if self.table.about["in_order"]:
             return self
-        order = np.argsort(numbers, kind="stable")
+        order = np.argsort(self.column("number"), kind="stable")
         return SampleRows(self.table, order if self._rows is None else self._rows[order], self._renumbered.tolist())
 
     def of_shards(self, wanted: Sequence[int]) -> SampleRows:
@@ -176,7 +175,8 @@ class SampleRowsWriter:
         self._writer = RowTableWriter(_COLUMNS)
         self._names = hashlib.blake2b(digest_size=16)
         self._key: str | None = None
-        self._position = 0
+        self._number = self._position = 0
+        self._about = {"own_keys": True, "in_order": True}
 
     def __len__(self) -> int:
         return len(self._writer)
@@ -185,15 +185,18 @@ class SampleRowsWriter:
         """Add a sample; those of one batch have the same key and follow each other."""
         self._position = self._position + 1 if sample.key == self._key else 0
         self._key = sample.key
-        is_own = len(sample.key) == KEY_DIGITS and sample.key.isdecimal()
+        number = int(sample.key) if len(sample.key) == KEY_DIGITS and sample.key.isdecimal() else -1
+        self._about["own_keys"] &= number >= 0
+        self._about["in_order"] &= number >= self._number
+        self._number = number
         row = json.dumps(sample.to_row(), separators=(",", ":")).encode("ascii")
-        self._writer.append(row, sample.shard, int(sample.key) if is_own else -1, self._position)
+        self._writer.append(row, sample.shard, number, self._position)
         feed(self._names, sample.filename)
 
     def table(self, about: dict[str, Any]) -> RowTable:
         """The samples, without a file that lasts."""
-        return self._writer.table(about | {"names": self._names.hexdigest()})
+        return self._writer.table(about | self._about | {"names": self._names.hexdigest()})
 
     def save(self, path: Path, about: dict[str, Any]) -> RowTable:
         """The samples in a file that other processes map too; OutputError if it cannot be written."""
-        return self._writer.save(path, about | {"names": self._names.hexdigest()})
+        return self._writer.save(path, about | self._about | {"names": self._names.hexdigest()})
