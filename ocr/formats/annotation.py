@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,15 @@ class Page:
 
     words: tuple[Word, ...] = ()
     size: tuple[int, int] | None = None
+
+
+class PageStream(NamedTuple):
+    """All pages of a split in the order of the file, to be read once."""
+
+    path: str
+    pages: Iterable[tuple[str, Page]]
+    notes: Sequence[str] = ()
+    """What was skipped or assumed while reading, one message each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+import xxhash
 
 from ocr.atomic import replacing
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Annotations, Page, Word
+from ocr.formats.json_stream import JsonStream
 from ocr.formats.lines import shorten
 
 # With == in mind: 0, 1, 0.0 and 1.0 pass too.
 _FLAGS = (False, True, None)
+_START = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"images"\s*:\s*\{')
 
 
 def parse_native(root: Any, where: str) -> dict[str, Page]:
@@ -41,6 +49,52 @@ def refuse_duplicates(text: str, where: str, pages: Mapping[str, Page]) -> None:
     """
     if text.count('"points"') != sum(len(page.words) for page in pages.values()):
         json.loads(text, object_pairs_hook=lambda pairs: _without_duplicates(pairs, where))
+
+
+def stream_native(path: Path) -> Iterator[tuple[str, Page]]:
+    """The pages of a file that is larger than memory, one by one; what `parse_native` refuses is refused here too."""
+    where, hashes = str(path), array("Q")
+    try:
+        with path.open("rb") as stream:
+            for name, page, text in JsonStream(stream, "images"):
+                assert name is not None
+                pages = {name: _parse_page(page, where, name)}
+                refuse_duplicates(text, where, pages)
+                hashes.append(_hash(name))
+                yield name, pages[name]
+    except AnnotationError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise AnnotationError(f"{where}: not valid JSON ({error}): write it again") from error
+    _refuse_repeated_pages(path, hashes)
+
+
+def looks_native(path: Path) -> bool:
+    """Whether a file starts as the native JSON does, with its pages."""
+    with path.open("rb") as stream:
+        return _START.match(stream.read(4096)) is not None
+
+
+def _refuse_repeated_pages(path: Path, hashes: array[int]) -> None:
+    """Like `refuse_duplicates`, for the pages of a file of which only 8 bytes per name are at hand."""
+    ordered = np.sort(np.frombuffer(hashes, dtype=np.uint64)) if hashes else np.zeros(0, np.uint64)
+    repeated = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+    if not repeated:
+        return
+    seen = set()
+    with path.open("rb") as stream:
+        for name, _, _ in JsonStream(stream, "images"):
+            if name in seen:
+                raise AnnotationError(
+                    f"{path}: {shorten(name)} occurs twice, and only the second one would be read: rename one, or "
+                    "merge them"
+                )
+            if name is not None and _hash(name) in repeated:
+                seen.add(name)
+
+
+def _hash(name: str) -> int:
+    return xxhash.xxh3_64_intdigest(name.encode(errors="surrogatepass"))
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ocr.errors import AnnotationError, ConfigError, near_names
-from ocr.formats.annotation import Annotations, Page, Word
+from ocr.formats.annotation import Annotations, Page, PageStream, Word
 from ocr.formats.coco import parse_coco
 from ocr.formats.ctw1500 import parse_ctw1500
 from ocr.formats.detect import detect
@@ -19,7 +19,7 @@ from ocr.formats.foreign import answer_by_suffix, name_of_json
 from ocr.formats.icdar import parse_icdar2013, parse_icdar2015
 from ocr.formats.lines import list_faults, shorten
 from ocr.formats.names import ImageNames
-from ocr.formats.native import parse_native, refuse_duplicates
+from ocr.formats.native import looks_native, parse_native, refuse_duplicates, stream_native
 from ocr.formats.paddle import parse_paddle
 from ocr.formats.total_text import parse_total_text
 
@@ -32,6 +32,8 @@ FORMATS = {
     "coco": "one JSON file with polygon segmentation, COCO-Text and TextOCR included",
     "paddle": "one text file: path<TAB>[{...}, ...], as PaddleOCR has it",
 }
+STREAMED_BYTES = 64 << 20
+"""A native JSON of this size takes about 1 GB in memory as a whole."""
 PAGE_PARSERS: dict[str, Callable[[str, str], tuple[Word, ...]]] = {
     "icdar2015": parse_icdar2015,
     "icdar2013": parse_icdar2013,
@@ -68,6 +70,21 @@ def read_annotations(
             "categories: leave it at auto"
         )
     return found
+
+
+def stream_annotations(
+    path: str | os.PathLike[str],
+    format: str = "auto",
+    image_path: str | os.PathLike[str] | None = None,
+    categories: str | Sequence[str] = "auto",
+) -> PageStream:
+    """The pages of `read_annotations`, one by one; a large native JSON is never in memory as a whole."""
+    path = Path(path)
+    may_be_native = format in ("auto", "native") and categories == "auto" and path.is_file()
+    if may_be_native and path.stat().st_size >= STREAMED_BYTES and looks_native(path):
+        return PageStream(str(path), stream_native(path))
+    found = read_annotations(path, format, image_path, categories)
+    return PageStream(found.path, found.pages.items(), found.notes)
 
 
 def _read_file(path: Path, format: str, names: ImageNames, categories: str | Sequence[str]) -> Annotations:

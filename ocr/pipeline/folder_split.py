@@ -8,8 +8,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ocr.errors import AnnotationError, DataError, ImageError
-from ocr.formats import Annotations, read_annotations
+from ocr.formats.annotation import PageStream
 from ocr.formats.lines import list_faults
+from ocr.formats.read import stream_annotations
 from ocr.formats.validate import to_polygons
 from ocr.pipeline.image_listing import ImageListing, NameSet
 from ocr.pipeline.kept_table import ALL_FILES
@@ -44,7 +45,9 @@ class FolderSplit:
                 writer.append(Entry(name, NO_POLYGONS))
             return writer, {"skipped": {}, "notes": []}
         present = NameSet(listing)
-        annotations = read_annotations(self.annotation, self.annotation_format, self.folder, self.annotation_categories)
+        annotations = stream_annotations(
+            self.annotation, self.annotation_format, self.folder, self.annotation_categories
+        )
         skipped = self._add_pages(annotations, present, listing.extensions, writer)
         if not len(writer):
             reason = f" ({next(iter(skipped.values()))})" if skipped else ""
@@ -52,12 +55,12 @@ class FolderSplit:
         return writer, {"skipped": skipped, "notes": list(annotations.notes)}
 
     def _add_pages(
-        self, annotations: Annotations, present: NameSet, extensions: tuple[str, ...], writer: PageRowsWriter
+        self, annotations: PageStream, present: NameSet, extensions: tuple[str, ...], writer: PageRowsWriter
     ) -> dict[str, str]:
         """Add the pages that can be used; returns why others cannot. With "raise", one error lists all of those."""
         skipped: dict[str, str] = {}
         errors: list[DataError] = []
-        for name, page in annotations.pages.items():
+        for name, page in annotations.pages:
             if not name.lower().endswith(extensions):
                 skipped[name] = f"its extension is not one of image_extensions={', '.join(extensions)}"
                 continue
