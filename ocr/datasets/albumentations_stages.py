@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from ocr.datasets.known_transforms import CONDITIONAL, is_exactly, is_kind_of
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import move_points
 from ocr.optional import require
@@ -23,8 +24,8 @@ from ocr.pipeline.stage import FixedStage, RandomStage, Stage
 PURPOSE = "A transform of another library in the list"
 # With p = 1 and single values for their ranges these draw nothing at random.
 _FIXED = frozenset(
-    {"CenterCrop", "ConditionalNormalize", "Crop", "Equalize", "HorizontalFlip", "InvertImg", "LongestMaxSize", "NoOp"}
-    | {"Normalize", "Pad", "PadIfNeeded", "Resize", "SmallestMaxSize", "ToFloat", "ToGray", "ToRGB", "Transpose"}
+    {"CenterCrop", "Crop", "Equalize", "HorizontalFlip", "InvertImg", "LongestMaxSize", "NoOp", "Normalize"}
+    | {"Pad", "PadIfNeeded", "Resize", "SmallestMaxSize", "ToFloat", "ToGray", "ToRGB", "Transpose"}
     | {"VerticalFlip"}
 )
 # These need the boxes of words, but do not list them in `targets_as_params`.
@@ -70,14 +71,17 @@ def _kind(step: Any) -> str:
 
 def is_fixed(step: Any) -> bool:
     """Whether an Albumentations transform gives the same result every time."""
-    if type(step).__name__ not in _FIXED or step.p != 1 or isinstance(getattr(step, "max_size", None), Sequence):
+    # A subclass, or a namesake, may do anything.
+    if not is_exactly(step, *_FIXED, CONDITIONAL) or step.p != 1:
+        return False
+    if isinstance(getattr(step, "max_size", None), Sequence):
         return False
     return "random" not in (getattr(step, "position", None), getattr(step, "pad_position", None))
 
 
 def _as_letterbox(resize: Any, pad: Any) -> Letterbox | None:
     """`LongestMaxSize(n)` followed by `PadIfNeeded(n, n)` as a letterbox; None if either has an unusual setting."""
-    if type(resize).__name__ != "LongestMaxSize" or type(pad).__name__ != "PadIfNeeded":
+    if not is_exactly(resize, "LongestMaxSize") or not is_exactly(pad, "PadIfNeeded"):
         return None
     size, fill = resize.max_size, np.unique(pad.fill)
     interpolation = _INTERPOLATIONS.get(cv2.INTER_AREA if resize.area_for_downscale else resize.interpolation)
@@ -106,7 +110,7 @@ class _Composed:
         for member in _members(transforms):
             _refuse_unprovided(member)
         self.transforms = transforms
-        self.around_boxes = any(_is_any(member, _AROUND_BOXES) for member in _members(transforms))
+        self.around_boxes = any(is_kind_of(member, *_AROUND_BOXES) for member in _members(transforms))
         self.moves_geometry = not all(isinstance(member, image_only) for member in _members(transforms))
         self._local = threading.local()
 
@@ -162,6 +166,11 @@ class _Composed:
 class FixedAlbumentations(_Composed, FixedStage):
     """Transforms that draw nothing at random."""
 
+    def fingerprint_parts(self) -> list[Any]:
+        """Classes and parameters. The rest of their state are random generators, which fixed ones never use."""
+        # Albumentations lists parameters in no reliable order.
+        return [(type(one), sorted(one.get_transform_init_args().items())) for one in self.transforms]
+
     def __call__(self, sample: Sample) -> Sample:
         return self._transform(sample, 0)
 
@@ -184,14 +193,9 @@ def _members(transforms: Sequence[Any]) -> Iterator[Any]:
         yield from _members(transform.transforms) if isinstance(transform, container) else [transform]
 
 
-def _is_any(member: Any, names: Collection[str]) -> bool:
-    """Whether a transform, or one of its base classes, has one of these names."""
-    return any(kind.__name__ in names for kind in type(member).__mro__)
-
-
 def _refuse_unprovided(member: Any) -> None:
     needs = sorted(set(member.targets_as_params) - _PROVIDED)
-    needs += [what for name, what in _NEEDS.items() if _is_any(member, (name,))]
+    needs += [what for name, what in _NEEDS.items() if is_kind_of(member, name)]
     if needs:
         raise ConfigError(
             f"transforms: {member!r} needs {', '.join(needs)}, but a page has only its image and polygons. "

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from omegaconf import OmegaConf
 
+from ocr.datasets.known_transforms import CONDITIONAL, is_exactly, is_kind_of
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.batch import image_tensor
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 NORMALIZE_WHERE = ("host", "device")
 # After one of these the page is float already, and our own normalisation would leave it unchanged.
-_TO_FLOAT = ("Normalize", "ConditionalNormalize", "ToFloat")
+_TO_FLOAT = ("Normalize", "ToFloat")
 
 
 class DBTransforms:
@@ -126,19 +127,19 @@ def _flatten(transforms: Any) -> list[Any]:
         transforms = OmegaConf.to_object(transforms)
     if isinstance(transforms, Sequence) and not isinstance(transforms, str):
         return [step for member in transforms for step in _flatten(member)]
-    if type(transforms).__name__ == "Compose" and getattr(transforms, "p", None) == 1:
+    if is_exactly(transforms, "Compose") and transforms.p == 1:
         return _flatten(transforms.transforms)
     return [transforms]
 
 
 def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
     """Split off a plain normalisation, and the conversion to a tensor, at the end of the list."""
-    while steps and type(steps[-1]).__name__ == "ToTensorV2":
+    while steps and is_exactly(steps[-1], "ToTensorV2"):
         steps = steps[:-1]
     if not steps:
         return [], None
     *before, last = steps
-    made_float = next((step for step in before if type(step).__name__ in _TO_FLOAT), None)
+    made_float = next((step for step in before if is_kind_of(step, *_TO_FLOAT)), None)
     ours = next((step for step in steps if isinstance(step, Normalize)), None)
     if ours and (made_float or ours is not last):
         raise ConfigError(f"transforms: {ours!r} must be the last transform, and the only one that makes floats")
@@ -150,8 +151,8 @@ def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
 
 
 def _is_plain_normalization(step: Any) -> bool:
-    named_so = type(step).__name__ in ("Normalize", "ConditionalNormalize")
-    return bool(named_so and step.p == 1 and step.normalization == "standard")
+    is_known = is_exactly(step, "Normalize", CONDITIONAL)
+    return bool(is_known and step.p == 1 and step.normalization == "standard")
 
 
 def _three(value: Any) -> tuple[float, float, float]:
