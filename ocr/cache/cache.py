@@ -1,7 +1,7 @@
 """cache: what the fixed stages made of a page, one copy per machine, kept between runs, never stale.
 
-A hit is proven: the file is the one it was made of (its signature, or else its content), the annotation is the same,
-the stages have the same parameters, code and libraries, and the bytes have their checksum.
+A hit is proven: the file is the one it was made of (its signature, or else its content), its name and annotation are
+the same, the stages have the same parameters, code and libraries, and the bytes have their checksum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ocr.cache.budget import Budget
 from ocr.cache.folder import cache_root
 from ocr.cache.handle import StoreHandle
-from ocr.cache.proof import Proof
+from ocr.cache.proof import Proof, annotation_and_name
 from ocr.cache.row_format import FORMAT, Row
 from ocr.cache.store import CUT_SHORT, Store
 from ocr.cache.store_folder import DamagedStoreError, TruncatedStoreError
@@ -219,7 +219,7 @@ class Cache:
 
     def _origin(self, index: int) -> tuple[Signature | None, bytes]:
         """What a sample is made of."""
-        return self.source.signature(index), self.source.annotation_digest(index)
+        return self.source.signature(index), annotation_and_name(self.source, index)
 
     def _from_sibling(self, content: bytes, annotation: bytes, raw: Sample) -> Record | None:
         """The same page in another cache of these stages: a list of pages that grew does not start from nothing."""

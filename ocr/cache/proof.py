@@ -1,4 +1,4 @@
-"""Proof of a hit: the sample was made of this file and this annotation, and its bytes have their checksum."""
+"""Proof of a hit: the sample was made of this file, name and annotation, and its bytes have their checksum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ocr.cache.row_format import Row
 from ocr.cache.store import Store
 from ocr.errors import DataError
-from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.fingerprint import content_digest, digest
 from ocr.pipeline.signature import UNKNOWN, Signature
 from ocr.pipeline.source import Source
 
@@ -86,7 +86,7 @@ class Proof:
         self._table[:-1] = 0
 
     def _prove(self, store: Store, index: int, row: Row) -> bool:
-        if row.annotation != self._source.annotation_digest(index):
+        if row.annotation != annotation_and_name(self._source, index):
             return False
         signature = self._source.signature(index)
         if signature is None:
@@ -102,6 +102,11 @@ class Proof:
             return False
         self.accept(index, row._replace(signature=settled))
         return True
+
+
+def annotation_and_name(source: Source, index: int) -> bytes:
+    """Digest of what a sample is made of besides its file: stages see the annotation and the file's name."""
+    return bytes.fromhex(digest(source.annotation_digest(index), source.entry(index).filename))
 
 
 def holds_pages_of(store: Store, source: Source) -> bool:

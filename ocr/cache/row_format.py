@@ -35,6 +35,7 @@ class Row(NamedTuple):
     """-1 if it is in the slots of its columns; otherwise where all its arrays are, one after the other."""
     content: bytes
     annotation: bytes
+    """Digest of the annotation and the file's name."""
     checksum: int
     signature: Signature
 

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Siblings:
-    """Finds a sample by what it was made of; adding, renaming or moving a page leaves the others cached."""
+    """Finds a sample by what it was made of, its name included; adding or renaming a page leaves the others cached."""
 
     def __init__(self, own: Path | None = None, untrusted: int = 0) -> None:
         """`own` is the folder of the cache itself; the first `untrusted` samples are made again and compared."""
@@ -34,7 +34,7 @@ class Siblings:
                 self._known[row.content, row.annotation] = store, index
 
     def find(self, content: bytes, annotation: bytes, make: Callable[[], Record]) -> Record | None:
-        """What was made of this file and annotation, its checksum proven; `make` makes it again."""
+        """What was made of this file and of this annotation and name, its checksum proven; `make` makes it again."""
         store, index = self._known.get((content, annotation), (None, 0))
         row = store.row(index) if store is not None else None
         if store is None or row is None or (row.content, row.annotation) != (content, annotation):

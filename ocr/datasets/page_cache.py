@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,8 +18,6 @@ from ocr.pipeline.ledger import Ledger, rows_of
 from ocr.pipeline.page import FixedPart
 from ocr.pipeline.source import Source
 from ocr.system import usable_cores
-
-log = logging.getLogger(__name__)
 
 
 class PageCache:
@@ -75,12 +72,6 @@ def open_cache(
     max_total_bytes: int | str = "auto",
 ) -> Cache:
     """The cache of what `make` returns for the pages of a source; `form_reason` says why it has its form."""
-    for part in make.parts:
-        if " object at 0x" in repr(part):
-            log.warning(
-                "%r does not show its parameters, so the cache is rebuilt in every run. Make it a frozen dataclass",
-                part,
-            )
     cache = Cache(source, make.parts, make, cut, folder, max_bytes, form_reason, max_total_bytes)
     cache.start()
     return cache

@@ -49,6 +49,6 @@ class ShardDataset(PageDataset):
         if index.stages != stages_digest(mine):
             path = " -> ".join(map(repr, mine))
             raise ConfigError(
-                f"tar_path: the ready samples of {self.source.location} were made by other stages, parameters, code or "
-                f"libraries than these: {path}. Convert again, or read raw shards"
+                f"tar_path: the ready samples of {self.source.location} were made by other stages, parameters, code, "
+                f"Python or libraries than these: {path}. Convert again, or read raw shards"
             )

@@ -71,6 +71,15 @@ def read_annotation(folder: Path) -> dict[str, Any]:
     return pages
 
 
+def rename_a_page(pages: Path) -> Path:
+    """Another name for one page, which so becomes the last."""
+    annotation = read_annotation(pages)
+    annotation["another.png"] = annotation.pop("02.png")
+    write_annotation(pages, annotation)
+    (pages / "images" / "02.png").rename(pages / "images" / "another.png")
+    return pages
+
+
 def repaint(page: Path) -> None:
     """Other pixels in as many bytes (of a BMP), and the file as old as it was."""
     before, encoded = page.stat(), bytearray(page.read_bytes())

@@ -3,10 +3,8 @@
 import json
 import os
 import shutil
-import sys
 import time
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +14,20 @@ from cache_worker import (
     open_pages,
     read_annotation,
     read_right,
+    rename_a_page,
     repaint,
-    worker,
     write_annotation,
     write_pages,
 )
 from PIL import Image
 from sameness import assert_same
 
-from ocr.datasets import DBTransforms
-from ocr.pipeline import fingerprint
-from ocr.pipeline.device import Normalize
-from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
-from ocr.pipeline.targets import Targets
 
 pytestmark = pytest.mark.usefixtures("each_form")
 ALL, NONE = (8, 0, 0), (0, 8, 0)
-HIDDEN = {"gain": 0}
+HIDDEN = "HIDDEN_GAIN_OF_A_STAGE"
 
 
 @pytest.fixture
@@ -98,21 +91,13 @@ def copy(pages: Path) -> Path:
     return Path(shutil.copytree(pages, pages.with_name("copy"), copy_function=shutil.copyfile))
 
 
-def rename_a_page(pages: Path) -> Path:
-    annotation = read_annotation(pages)
-    annotation["another.png"] = annotation.pop("02.png")
-    write_annotation(pages, annotation)
-    (pages / "images" / "02.png").rename(pages / "images" / "another.png")
-    return pages
-
-
 def print_prettily(pages: Path) -> Path:
     text = json.dumps(json.loads((pages / "pages.json").read_text()), indent=4)
     (pages / "pages.json").write_text(text)
     return pages
 
 
-@pytest.mark.parametrize("change", [touch, move, copy, rename_a_page, print_prettily])
+@pytest.mark.parametrize("change", [touch, move, copy, print_prettily])
 def test_what_changes_no_sample_invalidates_nothing(pages, cache, change):
     changed = change(pages)
     assert read_right(changed, cache) == ALL
@@ -123,96 +108,6 @@ def test_a_page_that_is_added_costs_that_page_only(pages, cache):
     shutil.copy(pages / "images" / "02.png", pages / "images" / "added.png")
     write_annotation(pages, read_annotation(pages) | {"added.png": {"words": {}}})
     assert read_right(pages, cache) == (8, 1, 0)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"transform": fixed(size=72)},
-        {"transform": fixed(normalize="device")},
-        {"transform": DBTransforms([Letterbox(64), Normalize(mean=(0.5, 0.5, 0.5))])},
-        {"transform": DBTransforms([Letterbox(64, interpolation="area"), Normalize()])},
-        {"targets": Targets(shrink_ratio=0.5)},
-        {"image_loading_config": {"scaled": "off"}},
-        {"cache": "prefix"},
-    ],
-    ids=str,
-)
-@pytest.mark.raw_only
-def test_other_parameters_have_a_cache_of_their_own(pages, cache, settings):
-    for expected in (NONE, ALL):
-        assert read_right(pages, cache, **settings) == expected
-        assert read_right(pages, cache) == ALL
-
-
-@pytest.mark.parametrize(
-    ("settings", "is_shared"),
-    [
-        ({"transform": fixed(normalize="device")}, True),
-        ({"transform": DBTransforms([Letterbox(64), Normalize(mean=(0.5, 0.5, 0.5))])}, True),
-        ({"targets": Targets(shrink_ratio=0.5)}, True),
-        ({"cache": "prefix"}, True),
-        ({"prenormalize_images": True}, True),
-        ({"transform": fixed(size=72)}, False),
-        ({"transform": DBTransforms([Letterbox(64, interpolation="area"), Normalize()])}, False),
-        ({"cache_form": "raw"}, False),
-    ],
-    ids=str,
-)
-def test_a_dense_cache_serves_every_normalisation_and_all_maps(pages, tmp_path, settings, is_shared):
-    assert read_right(pages, tmp_path / "cache", cache_form="dense") == NONE
-    assert read_right(pages, tmp_path / "cache", **({"cache_form": "dense"} | settings)) == (ALL if is_shared else NONE)
-
-
-def test_maps_that_are_not_cached_have_no_part_in_the_key(pages, tmp_path):
-    read_right(pages, tmp_path / "cache", cache="prefix")
-    assert read_right(pages, tmp_path / "cache", cache="prefix", targets=Targets(shrink_ratio=0.5)) == ALL
-
-
-def read_with_libraries(folder: str, kept_in: str, versions: str) -> Any:
-    fingerprint.library_versions = lambda: versions  # type: ignore[assignment]
-    return read_right(folder, kept_in, transform=fixed(size=56))
-
-
-def test_another_version_of_a_library_has_a_cache_of_its_own(pages, tmp_path):
-    for versions, expected in (("numpy==1", NONE), ("numpy==2", NONE), ("numpy==1", ALL)):
-        arguments = {"folder": pages, "kept_in": tmp_path / "cache", "versions": versions}
-        assert tuple(worker().call(read_with_libraries, **arguments)["result"]) == expected
-
-
-STAGE = """
-from dataclasses import dataclass, replace
-from ocr.pipeline.stage import FixedStage
-from edited.amount import AMOUNT
-
-@dataclass(frozen=True)
-class Darken(FixedStage):
-    def __call__(self, sample):
-        return replace(sample, image=sample.image // AMOUNT)
-"""
-
-
-def read_with_edited_stage(folder: str, kept_in: str, packages: str) -> Any:
-    sys.path.insert(0, packages)
-    sys.dont_write_bytecode = True  # Within a second, an edit that keeps the length would go unnoticed by Python.
-    return read_right(folder, kept_in, transform=fixed(import_module("edited.stage").Darken()))
-
-
-def test_one_edited_line_of_a_stage_or_of_what_it_imports_invalidates_all(pages, tmp_path):
-    package = tmp_path / "packages" / "edited"
-    package.mkdir(parents=True)
-    for stage, amount, expected in (
-        (STAGE, 2, NONE),
-        (STAGE, 2, ALL),
-        (STAGE + "# A remark.\n", 2, ALL),
-        (STAGE.replace("// AMOUNT", "// AMOUNT + 1"), 2, NONE),
-        (STAGE, 3, NONE),
-        (STAGE, 2, ALL),
-    ):
-        (package / "stage.py").write_text(stage)
-        (package / "amount.py").write_text(f"AMOUNT = {amount}\n")
-        arguments = {"folder": pages, "kept_in": tmp_path / "cache", "packages": package.parent}
-        assert tuple(worker().call(read_with_edited_stage, **arguments)["result"]) == expected
 
 
 def test_two_datasets_with_the_same_names_have_caches_of_their_own(pages, cache, tmp_path):
@@ -258,7 +153,7 @@ class Brighten(FixedStage):
     """Depends on something that its key cannot know."""
 
     def __call__(self, sample: Sample) -> Sample:
-        return replace(sample, image=sample.image + HIDDEN["gain"])
+        return replace(sample, image=sample.image + int(os.environ.get(HIDDEN, "0")))
 
 
 @pytest.mark.parametrize("siblings", [False, True], ids=["alone", "with another cache of the same stages"])
@@ -270,7 +165,7 @@ def test_a_stage_with_a_hidden_dependence_is_caught_and_the_cache_made_anew(
     if siblings:
         rename_a_page(copy(pages))
         read_right(pages.with_name("copy"), cache, transform=transform)
-    monkeypatch.setitem(HIDDEN, "gain", 1)
+    monkeypatch.setenv(HIDDEN, "1")
     assert not caplog.records
     assert read_right(pages, cache, transform=transform) == NONE
     assert "the whole cache is rebuilt" in caplog.text
@@ -282,25 +177,8 @@ def test_a_stage_with_a_hidden_dependence_is_caught_and_the_cache_made_anew(
 def test_a_new_list_of_pages_takes_nothing_stale_from_another_cache(pages, tmp_path, monkeypatch):
     transform = fixed(Brighten())
     read_right(pages, tmp_path / "cache", transform=transform)
-    monkeypatch.setitem(HIDDEN, "gain", 1)
+    monkeypatch.setenv(HIDDEN, "1")
     read_right(rename_a_page(pages), tmp_path / "cache", transform=transform)
-
-
-def test_a_stage_whose_parameters_change_between_datasets_has_another_key(pages, tmp_path, caplog):
-    class Add(FixedStage):
-        amount = 0
-
-        def __repr__(self) -> str:
-            return f"Add({self.amount})"
-
-        def __call__(self, sample: Sample) -> Sample:
-            return replace(sample, image=sample.image + self.amount)
-
-    stage = Add()
-    for amount in (0, 1):
-        stage.amount = amount
-        assert read_right(pages, tmp_path / "cache", transform=fixed(stage)) == NONE
-        assert not caplog.records
 
 
 def test_a_stage_that_cannot_be_hashed_can_be_cached(pages, tmp_path):

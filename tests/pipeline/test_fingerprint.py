@@ -4,39 +4,21 @@ import importlib
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocr.pipeline import fingerprint
+from ocr.geometry import polygons
 from ocr.pipeline.decode import Decode
-from ocr.pipeline.fingerprint import code_digest, digest, library_versions, stages_digest
+from ocr.pipeline.fingerprint import code_digest, digest, stages_digest
 from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.reach.distributions import distributions_of
+from ocr.pipeline.reach.walk import Reach
 from ocr.pipeline.targets import Targets
 
 STAGE = "from dataclasses import dataclass\n\n@dataclass(frozen=True)\nclass Grow:\n    by: int = 2\n"
-
-
-@pytest.fixture
-def write_module(tmp_path, monkeypatch):
-    """Write a file of a package that only this test has, as an editor would between two runs."""
-    package = f"stages_of_{tmp_path.name.replace('-', '_')}"
-    (tmp_path / package).mkdir()
-    (tmp_path / package / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def write(name, text):
-        path = tmp_path / package / f"{name}.py"
-        path.write_text(text.replace("PACKAGE", package))
-        for module in [module for module in sys.modules if module.startswith(package)]:
-            del sys.modules[module]
-        code_digest.cache_clear()
-        importlib.invalidate_caches()
-        return f"{package}.{name}"
-
-    yield write
-    code_digest.cache_clear()
 
 
 def digest_of(module):
@@ -193,32 +175,53 @@ def test_modules_that_import_each_other_come_to_an_end(write_module):
     assert digest_of(write_module("grow", f"import PACKAGE.other\n{STAGE}"))
 
 
+def reached_by(stage):
+    reach = Reach()
+    reach.add(stage, "stage")
+    return set(reach.followed)
+
+
 def test_a_stage_of_another_package_depends_on_the_one_it_extends(write_module):
-    collected = {}
     module = write_module("wide", "from ocr.pipeline.prefix import Letterbox\n\nclass Wide(Letterbox):\n    pass\n")
-    importlib.import_module(module)
-    fingerprint._collect(module, (module.split(".")[0], "ocr"), collected)
-    assert {module, "ocr.pipeline.prefix", "ocr.geometry.polygons"} <= collected.keys()
+    assert {module, "ocr.pipeline.prefix"} <= reached_by(importlib.import_module(module).Wide())
+
+
+def test_a_stage_of_another_package_depends_on_what_it_imports_from_ours(write_module, monkeypatch):
+    text = "from ocr.geometry.polygons import Polygons\n\nclass Count:\n    def __call__(self, page):\n"
+    text += "        return Polygons.pack(page).solid\n"
+    stage = importlib.import_module(write_module("count", text)).Count()
+    before = stages_digest((stage,))
+    monkeypatch.setattr(polygons, "MIN_AREA", 0.25)
+    assert stages_digest((stage,)) != before
+
+
+def test_methods_of_the_sample_count_although_no_stage_names_its_class(monkeypatch):
+    class Move:
+        def __call__(self, sample):
+            return sample.moved(sample.image, 2)
+
+    before = stages_digest((Move(),))
+    monkeypatch.setattr(polygons.Polygons, "moved", lambda self, matrix: self)
+    assert stages_digest((Move(),)) != before
 
 
 def test_the_maps_depend_on_the_kernels_that_draw_them():
-    collected = {}
-    fingerprint._collect("ocr.pipeline.targets", ("ocr",), collected)
-    assert {"ocr.geometry.kernels.maps", "ocr.geometry.polygons", "ocr.pipeline.sample"} <= collected.keys()
-    assert not any(name.startswith(("torch", "ocr.datasets", "ocr.tools")) for name in collected)
+    followed = reached_by(Targets())
+    assert {"ocr.geometry.kernels.maps", "ocr.pipeline.targets"} <= followed
+    assert not any(name.startswith(("torch", "numba", "ocr.datasets", "ocr.tools", "ocr.errors")) for name in followed)
 
 
 def test_a_module_without_a_file_goes_by_its_name():
     assert code_digest("sys") != code_digest("builtins")
 
 
-def test_the_versions_of_the_libraries_that_touch_pixels_count(monkeypatch):
-    named = dict(entry.split("==") for entry in library_versions().split())
-    assert {"numpy", "pillow", "simplejpeg", "pyclipper", "numba"} <= named.keys()
-    assert any(name.startswith("opencv") for name in named)
-    before = stages_digest((Letterbox(),))
-    monkeypatch.setattr(fingerprint, "library_versions", lambda: "numpy==0.1")
-    assert stages_digest((Letterbox(),)) != before
+def test_installed_libraries_count_by_their_versions_and_those_they_require():
+    assert f"numpy=={version('numpy')}" in distributions_of("numpy.linalg")
+    assert f"pillow=={version('pillow')}" in distributions_of("PIL.Image")
+    assert any(name.startswith("opencv") for name in distributions_of("cv2"))
+    assert {name.split("==")[0] for name in distributions_of("numba")} >= {"numba", "llvmlite", "numpy"}
+    assert not distributions_of("ocr.pipeline")
+    assert not distributions_of("no_such_module")
 
 
 SCRIPT = """

@@ -16,6 +16,9 @@ import numba
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
+from ocr.atomic import replacing
+from ocr.errors import OutputError
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 DIGEST_BYTES = 16
@@ -69,10 +72,6 @@ class KernelFiles:
 
     def save(self, key: tuple[Any, ...], reduced: Any) -> None:
         """Replace the file as a whole: readers see the old one or the new one. On a full disk nothing is kept."""
-        # Imported here: modules that are imported on top are part of the fingerprint of stages that call kernels.
-        from ocr.atomic import replacing
-        from ocr.errors import OutputError
-
         with suppress(OutputError), replacing(self._path(key)) as stream:
             data = dumps(reduced)
             stream.write(self._seal(data) + data)
