@@ -7,8 +7,10 @@ by D, the threshold map rises to `thresh_max` on the outline and falls to `thres
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import count
 from pathlib import Path
 
 import cv2
@@ -177,15 +179,16 @@ class StoredTargets(FixedStage):
         return replace(self.targets(sample), map_source="stale")
 
 
-_warned: set[Path] = set()
-
-
 def _warn_once(folder: Path, reason: str) -> None:
     """Warn of the first map of a folder that does not fit; the ledger counts them all."""
-    if folder in _warned:
-        return
-    _warned.add(folder)
-    log.warning("%s: stale maps are not used but drawn again. The first: %s", folder, reason)
+    if next(_warnings(folder)) == 0:
+        log.warning("%s: stale maps are not used but drawn again. The first: %s", folder, reason)
+
+
+@cache
+def _warnings(folder: Path) -> Iterator[int]:
+    """Counts the warnings of a folder. Not global data, which would count in the fingerprint of what reaches it."""
+    return count()
 
 
 def maps_fingerprint(sample: Sample, targets: Targets) -> str:

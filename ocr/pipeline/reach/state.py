@@ -20,6 +20,7 @@ TRANSIENT = (
     logging.Logger,
     type(threading.Lock()),
     type(threading.RLock()),
+    threading.local,
     weakref.WeakKeyDictionary,
     weakref.WeakValueDictionary,
 )
