@@ -92,13 +92,14 @@ class Course:
         settings = {"cache": "auto", "cache_folder": folder or self.caches} | settings
         return self.load(validation_dataset(self.data, self.split, self.size, form, **settings))
 
-    def training(self, form: str) -> Loader:
+    def training(self, form: str, **settings: Any) -> Loader:
         """Our training batches, with the augmentation of the config."""
         config = OmegaConf.create({"transforms": OmegaConf.load(TRANSFORMS)})
         config.transforms.size, config.transforms.normalize = self.size, FORMS[form]
         transform = make(config.transforms.train_transform, "transforms.train_transform")
         paths = split_paths(self.data, self.train_split)
-        dataset = OCRDataset(*paths, transform, use_stored_maps=False, cache="auto", cache_folder=self.caches)
+        settings = {"cache": "auto", "cache_folder": self.caches} | settings
+        dataset = OCRDataset(*paths, transform, use_stored_maps=False, **settings)
         return self.load(dataset, shuffle=True, drop_last=True)
 
     def load(self, dataset: OCRDataset, **settings: Any) -> Loader:

@@ -104,7 +104,8 @@ class Goal:
     baseline: str
     measured: Sequence[str]
     figures: Sequence[float]
-    target: float | None = None
+    target: float | tuple[float, ...] | None = None
+    """For all forms, or one per form."""
     at_most: bool = False
     unit: str = " x"
 
@@ -112,7 +113,8 @@ class Goal:
         """Whether one of the forms reaches the target; True if no target is set."""
         if self.target is None:
             return True
-        return self.figures[form] <= self.target if self.at_most else self.figures[form] >= self.target
+        target = self.target[form] if isinstance(self.target, tuple) else self.target
+        return self.figures[form] <= target if self.at_most else self.figures[form] >= target
 
     def show(self, figure: float) -> str:
         """With the significant digits only."""
@@ -121,7 +123,10 @@ class Goal:
     @property
     def bound(self) -> str:
         """The target as it is shown."""
-        return f"{'≤' if self.at_most else '≥'} {self.target:g}{self.unit}" if self.target else ""
+        if self.target is None:
+            return ""
+        targets = self.target if isinstance(self.target, tuple) else (self.target,)
+        return f"{'≤' if self.at_most else '≥'} {', '.join(f'{target:g}' for target in targets)}{self.unit}"
 
 
 def show_goals(title: str, forms: Sequence[str], goals: Sequence[Goal]) -> None:
