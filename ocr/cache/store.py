@@ -50,7 +50,8 @@ class Store:
         self.columns = self.layout.columns()
         self.writable = self._open()
         self._rows_bytes = (self.layout.count + 1) * ROW_BYTES
-        if os.fstat(self._rows).st_size < self._rows_bytes or self.data_bytes < self.layout.end():
+        needed = max(self.layout.end(), self._allocated_bytes())
+        if os.fstat(self._rows).st_size < self._rows_bytes or self.data_bytes < needed:
             raise DamagedStoreError(f"{folder}: one of its files was truncated")
         self._mapped = map_file(self._data)
         self._claims = Claims(self._rows, self.writable)
@@ -221,8 +222,7 @@ class Store:
         with self._claims.whole_file():
             length = self.data_bytes
             # Space that was cut off is not given away again: rows of other pages still point to it.
-            (known,) = _LENGTH.unpack(os.pread(self._rows, _LENGTH.size, _COUNTS.size).ljust(_LENGTH.size, b"\0"))
-            if length < known:
+            if length < self._allocated_bytes():
                 raise TruncatedStoreError(f"{self.folder}: {CUT_SHORT}")
             # Arrays in place of those of a slot begin where a map may; dense ones are copied anyway.
             offset = align(length) if self.layout.has_slots else align(length, CACHE_LINE_BYTES)
@@ -230,6 +230,11 @@ class Store:
             os.pwrite(self._rows, _LENGTH.pack(offset + size), _COUNTS.size)
             self._longest = max(self._longest, offset + size)
         return offset
+
+    def _allocated_bytes(self) -> int:
+        """How long the data was made at last, by any process."""
+        (length,) = _LENGTH.unpack(os.pread(self._rows, _LENGTH.size, _COUNTS.size).ljust(_LENGTH.size, b"\0"))
+        return int(length)
 
     def _slot(self, name: str, index: int) -> int:
         start, slot = self.columns[name]

@@ -147,9 +147,9 @@ def test_a_damaged_file_is_noticed_and_made_anew(pages, folder, expected, name, 
         assert len(list(folder.parent.iterdir())) == 1
 
 
-def test_places_behind_a_cut_are_made_anew_and_given_away_once(pages, folder, expected):
+def test_a_file_without_the_places_behind_its_slots_is_made_anew(pages, folder, expected):
     os.truncate(folder / "data", Store(folder).layout.end())
-    assert read_right(pages, folder.parent, expected) == (PAGES - 1, 0, 1)
+    assert read_right(pages, folder.parent, expected) == (0, PAGES, 0)
     assert read_right(pages, folder.parent, expected) == (PAGES, 0, 0)
 
 
