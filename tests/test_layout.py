@@ -26,7 +26,7 @@ RANKS = [
     {"formats"},
     {"geometry"},
     {"row_table"},
-    {"atomic", "checks", "exit_status", "malloc", "mapped_file", "optional", "units"},
+    {"atomic", "checks", "csv_cells", "exit_status", "malloc", "mapped_file", "optional", "units"},
     {"errors", "system"},
 ]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import lightning
 from rich.console import Console
+from rich.text import Text
 
 from ocr.advisor.measure.pages import choose_pages
 from ocr.advisor.measure.stage_demands import cached_kinds, measure_demands
@@ -48,16 +49,18 @@ class LiveAdvice(lightning.Callback):
         if waited < TOO_MUCH * seconds or is_filling:
             return
         self.advised = True
+        indices = choose_pages(dataset, self.pages)
+        if not indices:
+            return
         loader: Any = trainer.train_dataloader
         consumer = Consumer((seconds - waited) / max(1, int(trainer.num_training_batches)))
-        indices = choose_pages(dataset, self.pages)
         demands = measure_demands(dataset, indices, loader.num_workers, usable_cores(), epochs=1).demands
         shape = (len(dataset), loader.batch_size, loader.num_workers, usable_cores(), loader.engine == "processes")
         remedy = best_remedy(Pipeline(demands, consumer, *shape), dataset)
         line = (
             f"the model waited for data for {waited / seconds:.0%} of the epoch: {remedy}. For all remedies: ocr advise"
         )
-        self.console.print(line, highlight=False, soft_wrap=True)
+        self.console.print(Text(line), soft_wrap=True)
 
 
 def best_remedy(present: Pipeline, dataset: PageDataset) -> str:

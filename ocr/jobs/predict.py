@@ -13,9 +13,11 @@ import numpy as np
 import torch
 from omegaconf import DictConfig
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 
 from ocr.atomic import replacing
+from ocr.csv_cells import plain_cell
 from ocr.datasets.base import OCRDataset
 from ocr.datasets.build import make
 from ocr.datasets.transforms import DBTransforms
@@ -72,7 +74,7 @@ def _batches(config: DictConfig, dataset: OCRDataset, device: torch.device) -> L
 
 def _print_summary(out: Path, found: list[Detections], dataset: OCRDataset, console: Console) -> None:
     boxes = sum(len(detections) for detections in found)
-    console.print(f"{boxes} boxes on {len(found)} pages: {out}", highlight=False)
+    console.print(f"{boxes} boxes on {len(found)} pages: {escape(str(out))}", highlight=False)
     for what, count in (
         ("pages skipped", len(dataset.ledger.files("skipped"))),
         ("boxes over max_candidates", sum(detections.left_out for detections in found)),
@@ -98,7 +100,9 @@ def _write(out: Path, found: dict[str, tuple[Batch, int, Detections]], draw: boo
         for number, (polygon, score) in enumerate(zip(detections.polygons, detections.scores, strict=True), 1):
             points = np.round(polygon.astype(np.float64), 2).tolist()
             words[f"{number:04d}"] = {"points": points, "score": round(float(score), 4)}
-            rows.writerow([name, f"{number:04d}", f"{score:.4f}", " ".join(f"{x:g},{y:g}" for x, y in points)])
+            rows.writerow(
+                [plain_cell(name), f"{number:04d}", f"{score:.4f}", " ".join(f"{x:g},{y:g}" for x, y in points)]
+            )
         width, height = batch["shape"][page]
         images[name] = {"img_w": width, "img_h": height, "words": words}
     with replacing(out / "predictions.json") as stream:

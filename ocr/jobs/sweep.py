@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from rich.text import Text
 
 from ocr.atomic import replacing
 from ocr.datasets.build import make
@@ -60,7 +61,7 @@ def sweep(config: DictConfig, console: Console) -> dict[str, float]:
     _show(console, grid, scores, best_cell)
     draw_heat_map(out / "sweep.png", grid, scores, int(best_cell[2]))
     write_best(out / "boxes.yaml", best, float(scores.max()))
-    console.print(f"drawn: {out / 'sweep.png'}\nwritten: {out / 'boxes.yaml'}", highlight=False)
+    console.print(Text(f"drawn: {out / 'sweep.png'}\nwritten: {out / 'boxes.yaml'}"))
     console.print("use them: " + " ".join(f"boxes.{name}={value:g}" for name, value in best.items()), highlight=False)
     return best | {"hmean": float(scores.max())}
 

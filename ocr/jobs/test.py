@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from omegaconf import DictConfig
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError
@@ -26,14 +28,15 @@ def test(config: DictConfig, console: Console) -> dict[str, float]:
     trainer.test(module, datamodule=data, verbose=False)
     scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
     if trainer.is_global_zero:
-        table = Table(title=f"{config.checkpoint_path} on {data.dataset('test').source.location}", title_justify="left")
+        title = f"{config.checkpoint_path} on {data.dataset('test').source.location}"
+        table = Table(title=escape(title), title_justify="left")
         table.add_column("score")
         table.add_column("value", justify="right")
         for name, value in scores.items():
             table.add_row(name.removeprefix("val/"), f"{value:.4f}")
         console.print(table)
         dataset = data.dataset("test")
-        console.print(describe(dataset, dataset.ledger.totals()), highlight=False, soft_wrap=True)
+        console.print(Text(describe(dataset, dataset.ledger.totals())), soft_wrap=True)
     return scores
 
 

@@ -11,6 +11,8 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
 
 from ocr.datasets.build import make
 from ocr.datasets.data_module import OCRDataModule
@@ -36,13 +38,13 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
         load_checkpoint(module, _existing(config.checkpoint_path, "checkpoint_path"))
     if config.compile_model:
         module.model.compile()
-    console.print(f"[bold]{config.model.encoder}[/] {module.model.extra_repr()}", highlight=False)
+    console.print(f"[bold]{escape(config.model.encoder)}[/] {escape(module.model.extra_repr())}", highlight=False)
     trainer = build_trainer(config)
     trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
     if trainer.is_global_zero:
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint) and callback.best_model_path:
-                console.print(f"{Path(callback.best_model_path).stem}: {callback.best_model_path}", highlight=False)
+                console.print(Text(f"{Path(callback.best_model_path).stem}: {callback.best_model_path}"))
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
 
 

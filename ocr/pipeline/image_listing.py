@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import numpy as np
 import xxhash
 
 from ocr.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 
 class ImageListing:
@@ -28,7 +31,7 @@ class ImageListing:
     def __iter__(self) -> Iterator[str]:
         """Paths relative to the folder, with forward slashes, in the order of the file system."""
         found = False
-        for parent, _, names in os.walk(self.folder, followlinks=True):
+        for parent, _, names in walk_with_links(self.folder):
             self.folders.append(parent)
             inner = os.path.relpath(parent, self.folder).replace(os.sep, "/")
             prefix = "" if inner == "." else f"{inner}/"
@@ -40,6 +43,29 @@ class ImageListing:
         if not found:
             kinds = ", ".join(self.extensions)
             raise ConfigError(f"image_path={self.folder} holds no image ({kinds}). Fill it: ocr synth DIR")
+
+
+def walk_with_links(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """`os.walk` that follows links, except those back to a folder on the way: they have no end."""
+    above = {os.fspath(top): frozenset({_identity(top)})}
+    for parent, folders, names in os.walk(top, followlinks=True):
+        on_the_way = above.pop(parent)
+        for path in [os.path.join(parent, name) for name in folders]:
+            identity = _identity(path)
+            if identity is not None and identity in on_the_way:
+                log.warning("skipped %s: it leads back to a folder that contains it", path)
+                folders.remove(os.path.basename(path))
+            else:
+                above[path] = on_the_way | {identity}
+        yield parent, folders, names
+
+
+def _identity(folder: str | os.PathLike[str]) -> tuple[int, int] | None:
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class NameSet:

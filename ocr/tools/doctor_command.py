@@ -71,7 +71,7 @@ def doctor(
             stream.write(report.to_json().encode())
     if html:
         write_html(report, html)
-        console.print(f"drawn: {html}")
+        console.print(f"drawn: {html}", markup=False)
     if fix:
         print_fix(write_fixed(report, fix), console)
     raise typer.Exit(report.exit_status)

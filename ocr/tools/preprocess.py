@@ -110,7 +110,7 @@ def preprocess_maps(
         Progress(*columns, disable=not show_progress) as progress,
         closing(run_tasks(write, pages, executor, workers, chunk=CHUNK)) as results,
     ):
-        bar = progress.add_task(f"maps of {split or source.folder.name}", total=len(pages))
+        bar = progress.add_task(escape(f"maps of {split or source.folder.name}"), total=len(pages))
         for number, (outcome, reason) in results:
             counts[outcome] += 1
             if outcome == "failed":

@@ -48,6 +48,19 @@ def test_a_model_that_waits_is_told_what_would_help_once(synthetic):
     assert out.getvalue().endswith("For all remedies: ocr advise\n")
 
 
+def test_pages_that_are_skipped_are_not_measured(dataset_folder):
+    pages = sorted((dataset_folder / "images" / "train").iterdir())
+    advice = advice_to(out := io.StringIO())
+    for bad in (pages[:1], pages):
+        for page in bad:
+            page.write_bytes(b"nothing")
+        dataset = open_pages(dataset_folder, Sleep(0.1))
+        dataset.on_bad_sample = "skip"
+        end_epoch(advice, dataset, 2.5, 2.4)
+        assert len(out.getvalue().splitlines()) == 1
+        advice.advised = False
+
+
 def test_an_epoch_that_fills_the_cache_is_no_reason_to_advise(synthetic, tmp_path):
     advice = advice_to(out := io.StringIO())
     dataset = OCRDataset(

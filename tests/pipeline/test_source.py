@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from ocr.errors import AnnotationError, ConfigError, ImageError
+from ocr.pipeline.image_listing import ImageListing
 from ocr.pipeline.source import open_folder
 
 SQUARE = [[2, 2], [20, 2], [20, 12], [2, 12]]
@@ -62,6 +63,18 @@ def test_images_behind_a_linked_folder_are_found(tmp_path):
     (tmp_path / "images" / "part").symlink_to(elsewhere)
     source = open_folder(tmp_path / "images", write_annotation(tmp_path / "a.json", "part/a.jpg"))
     assert source.read(0).encoded
+
+
+def test_a_link_back_to_a_folder_above_it_is_skipped_and_told(tmp_path, caplog):
+    folder = write_images(tmp_path / "images", "sub/a.jpg", "other/b.jpg")
+    for link, target in (("sub/up", folder), ("sub/here", folder / "sub"), ("sub/cross", folder / "other")):
+        (folder / link).symlink_to(target)
+    (folder / "other" / "cross").symlink_to(folder / "sub")
+    (folder / "itself.jpg").symlink_to(folder / "itself.jpg")
+    found = sorted(ImageListing(folder, (".jpg",)))
+    assert found == ["itself.jpg", "other/b.jpg", "other/cross/a.jpg", "sub/a.jpg", "sub/cross/b.jpg"]
+    assert f"skipped {folder}/sub/up: it leads back to a folder that contains it" in caplog.text
+    assert f"skipped {folder}/other/cross/cross: " in caplog.text
 
 
 @pytest.mark.parametrize("written", ["../secret.jpg", "sub/../../secret.jpg", "..\\secret.jpg", "/etc/secret.jpg"])

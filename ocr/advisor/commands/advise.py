@@ -43,6 +43,7 @@ def advise(
     # Before torch is loaded: its threads would spin while they wait, on the cores of the loader's workers.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from ocr.advisor.measure.machine import describe_machine
@@ -65,9 +66,13 @@ def advise(
         task = progress.add_task("the machine")
         resources = (machine["cores"], machine["free_memory_bytes"])
         advisor = Advisor(lambda more: compose_training([*given, *more]), settings, *resources)
-        advice = advisor.advise(folder, lambda what: progress.update(task, description=what))
+
+        def show(what: str) -> None:
+            progress.update(task, description=escape(what))
+
+        advice = advisor.advise(folder, show)
         if verify:
-            advisor.verify(advice, folder, lambda what: progress.update(task, description=what))
+            advisor.verify(advice, folder, show)
     print_advice(advice, console)
     if busy := warning(others.share()):
         console.print(f"[yellow]{busy}[/]", highlight=False, soft_wrap=True)

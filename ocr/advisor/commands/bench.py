@@ -83,6 +83,7 @@ def bench(
 @contextmanager
 def _bar(console: Console, total: int) -> Iterator[Callable[[str], None]]:
     """A progress bar that advances with every call; an empty text hides it, because filling a cache draws its own."""
+    from rich.markup import escape
     from rich.progress import Progress
 
     bar = Progress(console=console, transient=True, disable=not console.is_terminal)
@@ -91,7 +92,7 @@ def _bar(console: Console, total: int) -> Iterator[Callable[[str], None]]:
     def tick(what: str) -> None:
         if what:
             bar.start()
-            bar.update(task, advance=1, description=what)
+            bar.update(task, advance=1, description=escape(what))
         else:
             bar.stop()
 

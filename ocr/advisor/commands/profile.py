@@ -36,6 +36,7 @@ def profile(
     # Before torch is loaded: its threads would spin while they wait, on the cores that are measured.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
     from ocr.advisor.measure.machine import describe_machine
@@ -52,7 +53,7 @@ def profile(
         found = measure(
             lambda more: compose_training([*given, *more]),
             settings,
-            lambda what: bar.update(task, advance=1, description=what),
+            lambda what: bar.update(task, advance=1, description=escape(what)),
         )
     print_profile(found, split, console)
     if json_file is not None:

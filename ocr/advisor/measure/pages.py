@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 
 from ocr.datasets.build import build_dataset
 from ocr.datasets.page_dataset import PageDataset
-from ocr.errors import ConfigError
+from ocr.errors import ConfigError, DataError
 
 CACHES: dict[str, str | bool] = {
     "cache": "off",
@@ -45,9 +45,18 @@ def spread(count: int, wanted: int) -> list[int]:
 
 
 def choose_pages(dataset: PageDataset, wanted: int) -> list[int]:
-    """Pages of all sizes, in proportion: every n-th by the bytes of its file."""
+    """Pages of all sizes, in proportion: every n-th by the bytes of its file, those that would be skipped left out."""
     ordered = sorted((file_bytes(dataset, index), index) for index in range(len(dataset)))
-    return [ordered[position][1] for position in spread(len(ordered), wanted)]
+    chosen = [ordered[position][1] for position in spread(len(ordered), wanted)]
+    return [index for index in chosen if dataset.on_bad_sample == "raise" or _is_readable(dataset, index)]
+
+
+def _is_readable(dataset: PageDataset, index: int) -> bool:
+    try:
+        dataset.page(index)
+    except DataError:
+        return False
+    return True
 
 
 def file_bytes(dataset: PageDataset, index: int) -> int:

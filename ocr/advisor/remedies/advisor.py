@@ -32,7 +32,7 @@ from ocr.advisor.remedies.advice import Advice, Remedy, combine
 from ocr.advisor.remedies.candidates import Candidate, Candidates, Compose, TrialDataset
 from ocr.advisor.remedies.predictor import Predictor, Workload
 from ocr.datasets.page_dataset import PageDataset
-from ocr.errors import ConfigError
+from ocr.errors import ConfigError, DataError
 from ocr.loader.loader import Loader
 from ocr.pipeline.batch import Batch
 from ocr.pipeline.device import Arrival
@@ -76,6 +76,10 @@ class Advisor:
         self._device = find_device(config.trainer.accelerator) if settings.step_ms is None else None
         count = max(self.batch_size, settings.pages // self.batch_size * self.batch_size)
         self._indices = choose_pages(uncached, count)
+        if not self._indices:
+            raise DataError(
+                f"none of {count} pages of {uncached.source.location} can be read. Find out why: ocr doctor"
+            )
         self.throughput = measure_throughput(uncached)
         self.file_bytes = fmean(file_bytes(uncached, index) for index in self._indices)
         self._step: SleepingStep | ModelStep | None = None
@@ -203,8 +207,8 @@ class Advisor:
     def _plan(self, tried: TrialDataset) -> list[list[int]]:
         """Batches of the chosen pages; of neighbours if nothing is shuffled, because those can be views of a cache."""
         size, indices = self.batch_size, tried.indices if self._shuffle else sorted(tried.indices)
-        if not self._shuffle and len(indices) < len(tried.dataset):
-            starts = spread(len(tried.dataset) - size + 1, len(indices) // size)
+        if not self._shuffle and max(size, len(indices) + 1) <= len(tried.dataset):
+            starts = spread(len(tried.dataset) - size + 1, max(1, len(indices) // size))
             return [list(range(start, start + size)) for start in starts]
         return [indices[start : start + size] for start in range(0, len(indices), size)]
 

@@ -18,6 +18,7 @@ from ocr.advisor.measure.bench_epochs import bench_overrides
 from ocr.advisor.measure.other_processes import warning
 from ocr.advisor.report.number_format import MISSING, in_bytes, in_percent, in_seconds, in_times
 from ocr.atomic import replacing
+from ocr.csv_cells import plain_cell
 
 PLAIN: Any = {"highlight": False, "soft_wrap": True}
 PREPARED = ("maps", "raw", "ready")
@@ -88,6 +89,7 @@ def write_csv(found: BenchResult, path: Path) -> None:
     writer.writeheader()
     for record in records:
         joined = {name: " ".join(map(str, value)) for name, value in record.items() if isinstance(value, list)}
-        writer.writerow(record | joined)
+        texts = {name: plain_cell(value) for name, value in record.items() if isinstance(value, str)}
+        writer.writerow(record | joined | texts)
     with replacing(path) as stream:
         stream.write(text.getvalue().encode())

@@ -114,7 +114,7 @@ def _build(config: DictConfig, split: str, workers: int | None, executor: str) -
     outcomes: Counter[str] = Counter()
     silent = not Console().is_terminal
     with closing(run_tasks(keep, indices, executor, workers, chunk=CHUNK)) as made:
-        for _, outcome in track(made, f"caching {split}", total=len(indices), transient=True, disable=silent):
+        for _, outcome in track(made, escape(f"caching {split}"), total=len(indices), transient=True, disable=silent):
             outcomes[outcome] += 1
     return _summary(split, dataset.cache, outcomes["hit"], time.perf_counter() - begin)
 

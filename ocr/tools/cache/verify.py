@@ -17,6 +17,7 @@ from ocr.cache.folder import cache_root
 from ocr.cache.row_format import ROW_BYTES
 from ocr.cache.store import Store
 from ocr.cache.store_folder import DamagedStoreError, read_about, remove_store
+from ocr.pipeline.image_listing import walk_with_links
 from ocr.pipeline.signature import file_signature
 from ocr.tools.cache.inventory import find_caches
 from ocr.tools.cache.report import PLAIN
@@ -124,7 +125,7 @@ def _page_names(store: Store, indices: Iterable[int]) -> dict[int, str]:
     owners = {row.signature: index for index, row in rows.items() if row is not None}
     names = {}
     folder = str(store.about.get("dataset"))
-    for parent, _, files in os.walk(folder, followlinks=True):
+    for parent, _, files in walk_with_links(folder):
         for path in (os.path.join(parent, file) for file in files):
             signature = file_signature(path)
             index = owners.get(signature) if signature else None

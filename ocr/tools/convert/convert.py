@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ocr.atomic import remove_partial_files, replacing
@@ -102,7 +103,7 @@ def progress_of(title: str, total: int, show: bool) -> Iterator[Callable[[int], 
     """A progress bar; yields a function that takes the number of finished pages."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not show) as progress:
-        bar = progress.add_task(title, total=total)
+        bar = progress.add_task(escape(title), total=total)
         yield lambda pages: progress.advance(bar, pages)
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ocr.checks import SIDE, Range, check_numbers
@@ -71,7 +72,7 @@ class Pool:
 
     def map(self, title: str, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Apply `work` to every item, in order."""
-        bar = self.progress.add_task(title, total=len(items))
+        bar = self.progress.add_task(escape(title), total=len(items))
         done: dict[int, Result] = {}
         with closing(run_tasks(work, items, self.executor, self.workers, chunk=CHUNK)) as results:
             for number, result in results:

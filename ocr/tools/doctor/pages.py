@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from ocr.errors import ConfigError, DataError, near_names
 from ocr.formats import Annotations
+from ocr.pipeline.image_listing import walk_with_links
 from ocr.tools.doctor.findings import Finding, Split
 from ocr.tools.doctor.images import ImageFacts, same_bytes
 
@@ -34,8 +35,8 @@ def find_splits(data: Path, wanted: Sequence[str] | None = None) -> list[tuple[s
 
 
 def files_below(folder: Path) -> Iterator[str]:
-    """Relative names of all files, hidden ones left out."""
-    for parent, folders, files in os.walk(folder):
+    """Relative names of all files, hidden ones left out, links followed as a dataset does."""
+    for parent, folders, files in walk_with_links(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         base = Path(parent).relative_to(folder)
         yield from ((base / file).as_posix() for file in files if not file.startswith("."))

@@ -7,6 +7,7 @@ from typing import Any
 import lightning
 import torch
 from rich.console import Console
+from rich.text import Text
 
 from ocr.datasets.data_module import OCRDataModule
 from ocr.datasets.page_dataset import PageDataset
@@ -43,7 +44,7 @@ class DataReport(lightning.Callback):
                 counts = _counts_of_all_ranks(dataset.ledger, trainer, pl_module)
                 if trainer.is_global_zero:
                     line = f"{split}: {describe(dataset, counts)}"
-                    self.console.print(line, highlight=False, soft_wrap=True)
+                    self.console.print(Text(line), soft_wrap=True)
         self._validated = False
 
 
