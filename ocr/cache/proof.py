@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ocr.cache.row_format import Row
 from ocr.cache.store import Store
@@ -47,24 +46,30 @@ class Proof:
 
     def is_current(self, index: int, checksum: int) -> bool:
         """Whether a row of this checksum is proven, its file looked at in this epoch."""
-        return self.checksums(index, 1)[0] == checksum
+        if self._table[index, _LOOK] != self._table[-1, _LOOK]:
+            self._look_at(index)
+        return bool(self._table[index, _CHECKSUM] == checksum)
 
     def checksums(self, first: int, count: int) -> list[int]:
-        """The proven checksums of neighbouring samples; the first to ask in an epoch looks at their files again."""
-        proven, look = self._table[first : first + count], self._table[-1, _LOOK]
-        unseen = np.flatnonzero(proven[:, _LOOK] != look)
-        if len(unseen):
-            same = proven[unseen, _FILE] == [hash(self._source.signature(first + at)) for at in unseen.tolist()]
-            proven[unseen[same], _LOOK] = look
-            self.forget(first + unseen[~same])
+        """The proven checksums of neighbouring samples, their files looked at in this epoch."""
+        proven = self._table[first : first + count]
+        for at in np.flatnonzero(proven[:, _LOOK] != self._table[-1, _LOOK]).tolist():
+            self._look_at(first + at)
         found: list[int] = proven[:, _CHECKSUM].tolist()
         return found
+
+    def _look_at(self, index: int) -> None:
+        """Note that the file is the one that was proven, or that it must be proven again."""
+        if hash(self._source.signature(index)) == self._table[index, _FILE]:
+            self._table[index, _LOOK] = self._table[-1, _LOOK]
+        else:
+            self.forget([index])
 
     def look(self) -> None:
         """An epoch starts: look at every file again when its page is used."""
         self._table[-1, _LOOK] += 1
 
-    def forget(self, indices: Sequence[int] | NDArray[np.int64]) -> None:
+    def forget(self, indices: Sequence[int]) -> None:
         """Prove these samples again: what they were made of has changed since."""
         for column in (_CHECKSUM, _WRITTEN):
             self._table[indices, column] = 0
