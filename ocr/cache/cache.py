@@ -1,7 +1,8 @@
-"""cache: what the fixed stages made of a page, one copy per machine, kept between runs, never stale.
+"""cache: what the fixed stages made of a page, one copy per machine, kept between runs, proven before use.
 
 A hit is proven: the file is the one it was made of (its signature, or else its content), its name and annotation are
 the same, the stages have the same parameters, code and libraries, and the bytes have their checksum.
+File and annotation are looked at in every epoch, the rest once per run.
 """
 
 from __future__ import annotations
