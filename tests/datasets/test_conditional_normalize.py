@@ -1,9 +1,11 @@
 """ConditionalNormalize: uint8 is normalised, float was already."""
 
 import pickle
+from typing import Any
 
 import albumentations as A  # noqa: N812
 import numpy as np
+import pytest
 
 from ocr.datasets.transforms import ConditionalNormalize, DBTransforms
 from ocr.pipeline.device import Normalize
@@ -46,3 +48,15 @@ def test_it_travels_to_a_worker() -> None:
     again = pickle.loads(pickle.dumps(ConditionalNormalize(max_pixel_value=128.0)))
 
     assert np.array_equal(again(image=IMAGE)["image"], A.Normalize(max_pixel_value=128.0)(image=IMAGE)["image"])
+
+
+@pytest.mark.parametrize("kind", [A.Normalize, ConditionalNormalize])
+@pytest.mark.parametrize("normalize", ["host", "device"])
+def test_its_largest_pixel_counts_where_it_joins_the_conversion_to_a_tensor(kind: Any, normalize: str) -> None:
+    transforms = DBTransforms([kind(max_pixel_value=128.0)], normalize=normalize)
+
+    assert transforms.normalization == Normalize(max_pixel_value=128.0)
+    image = transforms(IMAGE)["image"]
+    expected = A.Normalize(max_pixel_value=128.0)(image=IMAGE)["image"].transpose(2, 0, 1)
+    found = image.numpy() if normalize == "host" else transforms.normalization.on_device(image[None]).numpy()[0]
+    assert np.array_equal(found, expected)
