@@ -14,6 +14,7 @@ from ocr.errors import AnnotationError
 from ocr.formats.lines import shorten
 from ocr.formats.native import page_size
 from ocr.formats.validate import pack_words
+from ocr.geometry.mend import MAX_VERTICES
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.sample import POLYGON_COUNTS, Maps, Sample
 
@@ -77,7 +78,10 @@ def from_json(document: dict[str, Any]) -> dict[str, Any]:
     for name, is_sound in _SOUND.items():
         if not is_sound(fields[name]):
             raise ValueError(f"{name}={shorten(fields[name], 40)}")
-    return fields | {"inverse_matrix": inverse_matrix, "polygons": read_polygons(document)}
+    polygons = read_polygons(document)
+    if np.diff(polygons.offsets).max(initial=0) > MAX_VERTICES:
+        raise ValueError(f"a polygon of more than {MAX_VERTICES} vertices")
+    return fields | {"inverse_matrix": inverse_matrix, "polygons": polygons}
 
 
 def source_to_json(sample: Sample) -> dict[str, Any]:

@@ -71,8 +71,11 @@ class Members:
     def _array(self, index: int, name: str) -> NDArray[Any]:
         if f"{name}.npy" in self._samples[index].members:
             return as_array(self.data(index, f"{name}.npy"), self.where(index, f"{name}.npy"))
-        batch = as_array(self.data(index, f"{name}s.npy"), self.where(index, f"{name}s.npy"))
-        array: NDArray[Any] = batch[self._samples.position(index)]
+        where = self.where(index, f"{name}s.npy")
+        batch, position = as_array(self.data(index, f"{name}s.npy"), where), self._samples.position(index)
+        if not batch.ndim or position >= len(batch):
+            raise DataError(f"{where}: fewer arrays than samples, {batch.shape}. Convert again")
+        array: NDArray[Any] = batch[position]
         return array
 
     def windows(self, first: int, last: int) -> dict[str, NDArray[Any]] | None:
@@ -101,7 +104,7 @@ def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:
         start, dtype, shape = _read_header(data[:length].tobytes())
         array: NDArray[Any] = data[start:].view(dtype).reshape(shape)
         return array
-    except ValueError as error:
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise DataError(f"{where}: not a plain .npy ({error}). Convert again") from error
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ocr.errors import AnnotationError, DataError
 from ocr.pipeline import metadata
-from ocr.pipeline.record import array_fields, arrays_digest
+from ocr.pipeline.metadata import MAP_DTYPES
+from ocr.pipeline.record import array_fields, arrays_digest, is_interleaved
 from ocr.pipeline.sample import Sample
 from ocr.shards.members import Members
 
@@ -65,8 +66,21 @@ class ReadySamples:
         """Raise if the arrays are not those that were stored."""
         if self._proven[index]:
             return
+        where = self._members.where(index, "images.npy" if self._members.are_batches else "image.npy")
+        if not _form_a_sample(arrays):
+            forms = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items())
+            raise DataError(f"{where}: not a page with maps of its size ({forms}). Convert again")
         if self._digests.pop(index, "") not in ("", arrays_digest(arrays)):
             self._remembered.pop(index, None)
-            where = self._members.where(index, "images.npy" if self._members.are_batches else "image.npy")
             raise DataError(f"{where}: not the arrays that were stored. Fetch or convert it again")
         self._proven[index] = True
+
+
+def _form_a_sample(arrays: dict[str, NDArray[Any]]) -> bool:
+    """Whether it is a page of three channels, bytes or floats, with four maps of its size; kernels rely on that."""
+    image = arrays["image"]
+    if image.ndim != 3 or image.dtype not in (np.uint8, np.float32):
+        return False
+    channels, size = (image.shape[2], image.shape[:2]) if is_interleaved(image) else (image.shape[0], image.shape[1:])
+    maps_fit = all(arrays[name].dtype == dtype and arrays[name].shape == size for name, dtype in MAP_DTYPES.items())
+    return channels == 3 and image.size > 0 and maps_fit
