@@ -7,7 +7,7 @@ from pathlib import Path
 
 from numba.core.dispatcher import Dispatcher
 
-from ocr.geometry.kernels import boxes, dense, letters, maps, outlines, overlap
+from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap
 from ocr.geometry.kernels.warm_up import ENTRIES
 
 # A validation as training runs it: pages through the cache, twice; maps; normalisation in both layouts; boxes; scores.
@@ -48,7 +48,7 @@ def test_every_kernel_that_other_rooms_import_is_compiled_ahead() -> None:
     ahead = {kernel for kernel, _ in ENTRIES}
     own = {
         value
-        for module in (boxes, dense, letters, maps, overlap)
+        for module in (boxes, crossings, dense, letters, maps, overlap)
         for name, value in vars(module).items()
         if isinstance(value, Dispatcher) and value.py_func.__module__ == module.__name__ and not name.startswith("_")
     }
