@@ -97,7 +97,10 @@ class SampleRows(Sequence[StoredSample]):
         """The same samples by the number that is their key."""
         if self.table.about["in_order"]:
             return self
-        order = np.argsort(self.column("number"), kind="stable")
+        return self.in_order(np.argsort(self.column("number"), kind="stable"))
+
+    def in_order(self, order: NDArray[np.signedinteger[Any]]) -> SampleRows:
+        """The same samples in another order."""
         return SampleRows(self.table, order if self._rows is None else self._rows[order], self._renumbered.tolist())
 
     def of_shards(self, wanted: Sequence[int]) -> SampleRows:

@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 import ocr
 from ocr.checks import check_choice, check_integer
@@ -33,6 +33,26 @@ RETRIES = 3
 CONNECT_SECONDS = 5
 STOP_SECONDS = 10
 """How long Ray workers may take to stop; then they are killed."""
+
+
+class LazyTasks(Sequence[Task]):
+    """Tasks that are made when they are handed out: a million of them take no memory."""
+
+    def __init__(self, count: int, make: Callable[[int], Task]) -> None:
+        self._count, self._make = count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, number: int) -> Task: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Task]: ...
+
+    def __getitem__(self, number: int | slice) -> Task | list[Task]:
+        numbers = range(self._count)[number]
+        return [self._make(each) for each in numbers] if isinstance(numbers, range) else self._make(numbers)
 
 
 def check_executor(executor: str, workers: int | None) -> None:

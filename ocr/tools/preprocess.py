@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -18,11 +19,12 @@ from ocr.atomic import remove_partial_files
 from ocr.errors import DataError, MapError
 from ocr.formats.maps import map_file, maps_folder, read_fingerprint, write_maps
 from ocr.geometry.kernels.warm_up import warm_up
+from ocr.pipeline.image_listing import hash_of
 from ocr.pipeline.page import FixedPart
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import FolderSource
 from ocr.pipeline.targets import Targets, maps_fingerprint
-from ocr.tools.executor import check_executor, run_tasks
+from ocr.tools.executor import LazyTasks, check_executor, run_tasks
 
 if TYPE_CHECKING:  # Ray workers do without torch.
     from ocr.datasets.base import OCRDataset
@@ -102,7 +104,7 @@ def preprocess_maps(
     remove_partial_files(folder)
     warm_up(show_progress)
     write = PageMaps.of(dataset, folder, compress)
-    pages = [source.select([index]) for index in range(len(source))]
+    pages = LazyTasks(len(source), lambda index: source.select([index]))
     counts: Counter[str] = Counter()
     failed = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -141,8 +143,11 @@ def print_summaries(summaries: Sequence[MapsSummary], console: Console) -> None:
 
 
 def _refuse_shared_files(names: Sequence[str], folder: Path) -> None:
+    hashes = np.fromiter((hash_of(str(map_file(folder, name))) for name in names), np.uint64, len(names))
+    ordered = np.sort(hashes)
     owners: dict[Path, str] = {}
-    for name in names:
+    for index in np.flatnonzero(np.isin(hashes, ordered[1:][ordered[1:] == ordered[:-1]])).tolist():
+        name = names[index]
         first = owners.setdefault(map_file(folder, name), name)
         if first != name:
             raise DataError(f"{first} and {name} would share {map_file(folder, name)}. Rename one of the images")

@@ -20,20 +20,20 @@ from ocr.atomic import remove_partial_files, replacing
 from ocr.errors import ConfigError, DataError, OutputError
 from ocr.shards.index import ShardIndex, shard_name
 from ocr.tools.convert.examine import Examination, check_shard
-from ocr.tools.convert.plan import Plan, ShardTask
+from ocr.tools.convert.plan import Plan
 from ocr.tools.convert.settings import ConvertSettings
 from ocr.tools.convert.shard_receipt import (
-    ShardReceipt,
+    NO_RECEIPT,
+    IndexReceipts,
+    Merger,
     done_file,
     index_path,
-    merge,
     read_done,
     read_index,
-    taken_from,
     write_done,
 )
 from ocr.tools.convert.write import write_shard
-from ocr.tools.executor import run_tasks
+from ocr.tools.executor import LazyTasks, run_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +62,17 @@ def convert_split(plan: Plan, settings: ConvertSettings, show_progress: bool = T
     with only_one(plan.out):
         remove_partial_files(plan.out)
         stale = _stale_shards(plan, settings.overwrite)
-        tasks = plan.tasks()
-        index = _index_of(plan)
-        known = _known_shards(plan, tasks, index)
-        receipts = _check(plan, tasks, known, settings, show_progress)
-        rest = [task for task in tasks if task.number not in receipts]
+        index, merger = _index_of(plan), Merger(plan)
+        _check(plan, index, merger, settings, show_progress)
+        rest = [number for number in range(len(plan.shards)) if number not in merger.shards]
         if rest or stale:
             _retire(plan, index)
         for path in stale:
             path.unlink()
-        receipts |= _write(plan, rest, settings, show_progress)
+        _write(plan, rest, merger, settings, show_progress)
         remove_partial_files(plan.out)  # Left by Ray workers that died.
-        merged = _finish(plan, [receipts[task.number] for task in tasks])
-    skipped = plan.source.skipped | {name: why for one in receipts.values() for name, why in one.skipped.items()}
-    return Converted(merged, len(rest), time.perf_counter() - begin, skipped)
+        merged = _finish(plan, merger)
+    return Converted(merged, len(rest), time.perf_counter() - begin, plan.source.skipped | merger.skipped)
 
 
 @contextmanager
@@ -131,65 +128,72 @@ def _index_of(plan: Plan) -> ShardIndex | None:
     return None
 
 
-def _known_shards(plan: Plan, tasks: Sequence[ShardTask], index: ShardIndex | None) -> dict[int, ShardReceipt]:
-    """The receipts of existing shards, from their own files or else from the index."""
-    known: dict[int, ShardReceipt] = {}
-    kind = (plan.recipe.kind, plan.recipe.stages, plan.source.annotated)
-    if index is not None and (index.kind, index.stages, index.annotated) == kind:
-        known = dict(enumerate(taken_from(index, plan.source.names)))
-    for task in tasks:
-        done = read_done(task.path)
-        if done is not None and done.recipe in ("", task.recipe_digest):
-            known[task.number] = done
-    return known
-
-
 def _check(
-    plan: Plan, tasks: Sequence[ShardTask], known: dict[int, ShardReceipt], settings: ConvertSettings, show: bool
-) -> dict[int, ShardReceipt]:
-    examinations = [Examination(task, known[task.number]) for task in tasks if task.number in known]
-    pages = sum(len(examination.task.indices) for examination in examinations)
-    right: dict[int, ShardReceipt] = {}
-    if not examinations:
-        return right
-    with progress_of(f"{plan.split}: checking existing shards", pages, show) as advance:
-        for examination, found in _run(check_shard, examinations, settings):
-            advance(len(examination.task.indices))
-            if found is not None:
-                right[examination.task.number] = found
-    return right
+    plan: Plan, index: ShardIndex | None, merger: Merger, settings: ConvertSettings, show_progress: bool
+) -> None:
+    """Add the receipts of existing shards that are still valid, from their own files or else from the index."""
+    kind = (plan.recipe.kind, plan.recipe.stages, plan.source.annotated)
+    is_alike = index is not None and (index.kind, index.stages, index.annotated) == kind
+    listed = IndexReceipts(index, plan.source.names) if index is not None and is_alike else ()
+    numbers = [n for n in range(len(plan.shards)) if n < len(listed) or done_file(plan.shard_path(n)).exists()]
+    tasks = plan.tasks(numbers)
+
+    def examination(at: int) -> Examination:
+        task, number = tasks[at], numbers[at]
+        done = read_done(task.path)
+        if done is None or done.recipe not in ("", task.recipe_digest):
+            done = listed[number] if number < len(listed) else NO_RECEIPT
+        return Examination(task, done)
+
+    examinations = LazyTasks(len(numbers), examination)
+    for number, found in _run(
+        f"{plan.split}: checking existing shards", check_shard, examinations, plan, numbers, settings, show_progress
+    ):
+        if found is not None:
+            merger.add(number, found)
 
 
-def _write(plan: Plan, tasks: Sequence[ShardTask], settings: ConvertSettings, show: bool) -> dict[int, ShardReceipt]:
-    written: dict[int, ShardReceipt] = {}
-    if not tasks:
-        return written
-    with progress_of(f"{plan.split}: writing shards", sum(len(task.indices) for task in tasks), show) as advance:
-        for task, receipt in _run(write_shard, tasks, settings):
-            advance(len(task.indices))
-            written[task.number] = receipt
-    return written
+def _write(plan: Plan, numbers: Sequence[int], merger: Merger, settings: ConvertSettings, show_progress: bool) -> None:
+    title = f"{plan.split}: writing shards"
+    for number, receipt in _run(title, write_shard, plan.tasks(numbers), plan, numbers, settings, show_progress):
+        merger.add(number, receipt)
 
 
-def _run(function: Any, tasks: Sequence[Any], settings: ConvertSettings) -> Iterator[tuple[Any, Any]]:
-    with closing(run_tasks(function, tasks, settings.executor, settings.workers)) as results:
-        for number, result in results:
-            yield tasks[number], result
+def _run(
+    title: str,
+    function: Callable[[Any], Any],
+    tasks: Sequence[Any],
+    plan: Plan,
+    numbers: Sequence[int],
+    settings: ConvertSettings,
+    show_progress: bool,
+) -> Iterator[tuple[int, Any]]:
+    """The number of each shard and its result, with a progress bar of pages."""
+    if not numbers:
+        return
+    pages = sum(len(plan.shards[number]) for number in numbers)
+    with (
+        progress_of(title, pages, show_progress) as advance,
+        closing(run_tasks(function, tasks, settings.executor, settings.workers)) as results,
+    ):
+        for at, result in results:
+            yield numbers[at], result
+            advance(len(plan.shards[numbers[at]]))
 
 
 def _retire(plan: Plan, index: ShardIndex | None) -> None:
     """Remove an index that no longer matches; its receipts are written first, in case this run is killed."""
-    for number, said in enumerate(taken_from(index, plan.source.names) if index else ()):
-        path = plan.out / shard_name(plan.split, number)
+    for number, said in enumerate(IndexReceipts(index, plan.source.names) if index else ()):
+        path = plan.shard_path(number)
         if not done_file(path).exists():
             write_done(path, said)
     index_path(plan.out, plan.split).unlink(missing_ok=True)
 
 
-def _finish(plan: Plan, receipts: Sequence[ShardReceipt]) -> ShardIndex:
-    merged = merge(plan, receipts)
+def _finish(plan: Plan, merger: Merger) -> ShardIndex:
+    merged = merger.index()
     if not merged.samples:
-        reason = next((why for one in receipts for why in one.skipped.values()), "")
+        reason = next(iter(merger.skipped.values()), "")
         raise DataError(f"{plan.split}: no page can be stored. The first: {reason}")
     path = index_path(plan.out, plan.split)
     if not _has_text(path, merged.json_parts()):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ocr.errors import ConfigError, DataError
 from ocr.loader.order import epoch_order
@@ -16,6 +19,7 @@ from ocr.shards.index import RAW, READY, shard_name
 from ocr.shards.sample_rows import KEY_DIGITS
 from ocr.tools.convert.members import Recipe, image_extension, take_apart
 from ocr.tools.convert.settings import ConvertSettings
+from ocr.tools.executor import LazyTasks
 
 if TYPE_CHECKING:
     from ocr.datasets import OCRDataset
@@ -59,13 +63,13 @@ class Plan:
     source: FolderSource
     recipe: Recipe
     on_bad_sample: str
-    shards: tuple[tuple[int, ...], ...]
+    shards: tuple[NDArray[Any], ...]
     """Sample indices of each shard."""
 
-    def tasks(self) -> list[ShardTask]:
-        """One a shard."""
-        digest = self.recipe.digest()
-        return [self.task(number, indices, digest) for number, indices in enumerate(self.shards)]
+    def tasks(self, numbers: Sequence[int] | None = None) -> LazyTasks[ShardTask]:
+        """One per shard; by default of all shards."""
+        digest, wanted = self.recipe.digest(), range(len(self.shards)) if numbers is None else numbers
+        return LazyTasks(len(wanted), lambda at: self.task(wanted[at], self.shards[wanted[at]].tolist(), digest))
 
     def task(self, number: int, indices: Sequence[int], recipe_digest: str = "") -> ShardTask:
         """A shard of these samples."""
@@ -73,6 +77,10 @@ class Plan:
         return ShardTask(
             self.out, self.split, number, pages, tuple(indices), self.recipe, recipe_digest, self.on_bad_sample
         )
+
+    def shard_path(self, number: int) -> Path:
+        """The file of a shard."""
+        return self.out / shard_name(self.split, number)
 
 
 def make_plan(dataset: OCRDataset, split: str, out: Path, settings: ConvertSettings) -> Plan:
@@ -84,7 +92,7 @@ def make_plan(dataset: OCRDataset, split: str, out: Path, settings: ConvertSetti
         image_extension(name)
     recipe = make_recipe(dataset, *settings.form)
     count, seed = len(source), settings.shuffle_seed
-    order = epoch_order(count, seed or 0, 0, shuffle=seed is not None).tolist()
+    order = epoch_order(count, seed or 0, 0, shuffle=seed is not None)
     shards = cut_into_shards(order, _sizes(recipe, source, dataset.on_bad_sample), settings, recipe.batch or 1)
     return Plan(split, out.absolute(), source, recipe, dataset.on_bad_sample, shards)
 
@@ -102,22 +110,21 @@ def absolute_source(dataset: OCRDataset) -> FolderSource:
 
 
 def cut_into_shards(
-    order: Sequence[int], sizes: Sequence[int], settings: ConvertSettings, group: int
-) -> tuple[tuple[int, ...], ...]:
+    order: ArrayLike, sizes: ArrayLike, settings: ConvertSettings, group: int
+) -> tuple[NDArray[Any], ...]:
     """Fill one shard after the other up to its limits; each takes at least one group."""
-    shards: list[tuple[int, ...]] = []
-    current: list[int] = []
-    taken_bytes = 0
-    for start in range(0, len(order), group):
-        members = order[start : start + group]
-        size = sum(sizes[index] for index in members)
-        too_many = len(current) + len(members) > settings.max_samples
-        if current and (too_many or taken_bytes + size > settings.max_bytes):
-            shards.append(tuple(current))
-            current, taken_bytes = [], 0
-        current += members
+    indices = np.asarray(order)
+    starts = np.arange(0, len(indices), group)
+    group_bytes = np.add.reduceat(np.asarray(sizes)[indices], starts)
+    cuts: list[int] = []
+    begun, taken_bytes = 0, 0
+    for start, size in zip(map(int, starts), map(int, group_bytes), strict=True):
+        too_many = min(start + group, len(indices)) - begun > settings.max_samples
+        if start > begun and (too_many or taken_bytes + size > settings.max_bytes):
+            cuts.append(start)
+            begun, taken_bytes = start, 0
         taken_bytes += size
-    return (*shards, tuple(current))
+    return tuple(np.split(indices, cuts))
 
 
 def key_of(index: int) -> str:
@@ -129,12 +136,12 @@ def key_of(index: int) -> str:
     return f"{index:0{KEY_DIGITS}d}"
 
 
-def _sizes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> list[int]:
+def _sizes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> NDArray[np.int64]:
     """Estimated bytes of each page: those of its file, or those of the first ready page."""
     if recipe.kind == READY:
-        return [_ready_bytes(recipe, source, on_bad_sample)] * len(source)
+        return np.full(len(source), _ready_bytes(recipe, source, on_bad_sample))
     signatures = (source.signature(index) for index in range(len(source)))
-    return [signature.size if signature else 0 for signature in signatures]
+    return np.fromiter((signature.size if signature else 0 for signature in signatures), np.int64, len(source))
 
 
 def _ready_bytes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> int:

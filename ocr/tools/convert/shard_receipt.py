@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, overload
+
+import numpy as np
 
 from ocr.atomic import replacing
 from ocr.errors import DataError
-from ocr.pipeline.fingerprint import digest
+from ocr.pipeline.fingerprint import feed
 from ocr.pipeline.signature import UNKNOWN, Signature, file_signature
 from ocr.shards.index import FORMAT, Shard, ShardIndex, index_name, shard_name
-from ocr.shards.sample_rows import SampleRows, StoredSample
+from ocr.shards.sample_rows import SampleRows, SampleRowsWriter, StoredSample
 from ocr.tools.convert.plan import Plan, ShardTask, key_of
 
 _MAX_FOLLOWING = 4096
@@ -69,6 +73,10 @@ class ShardReceipt:
             return None
 
 
+NO_RECEIPT = ShardReceipt(Shard("", 0, "", 0), ())
+"""Fits no shard."""
+
+
 def done_file(shard: Path) -> Path:
     """The file of a shard's receipt."""
     return shard.with_name(f".{shard.name}.done.json")
@@ -115,18 +123,44 @@ def is_untouched(task: ShardTask, receipt: ShardReceipt) -> bool:
     )
 
 
-def merge(plan: Plan, receipts: Sequence[ShardReceipt]) -> ShardIndex:
-    """The index of a split, in the order of its source."""
-    in_order = sorted((kept for receipt in receipts for kept in receipt.samples), key=lambda kept: kept.page)
-    samples = SampleRows.of(kept.sample for kept in in_order)
-    shards = tuple(receipt.shard for receipt in receipts)
-    recipe, annotated = plan.recipe, plan.source.annotated
-    return ShardIndex(plan.split, recipe.kind, annotated, source_digest(samples), recipe.stages, shards, samples)
+class Merger:
+    """Makes the index of a split from the receipts of its shards, which come in any order and are not kept."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._samples, self._pages = plan, SampleRowsWriter(), array("q")
+        self._skipped: dict[int, dict[str, str]] = {}
+        self.shards: dict[int, Shard] = {}
+
+    def add(self, number: int, receipt: ShardReceipt) -> None:
+        """The receipt of a shard that is complete."""
+        self.shards[number], self._skipped[number] = receipt.shard, receipt.skipped
+        for page, sample in receipt.samples:
+            self._samples.append(sample)
+            self._pages.append(page)
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """File name and reason of the pages that were left out."""
+        return {name: why for _, skipped in sorted(self._skipped.items()) for name, why in skipped.items()}
+
+    def index(self) -> ShardIndex:
+        """The index, in the order of the source."""
+        samples = SampleRows(self._samples.table({}))
+        if len(samples):
+            samples = samples.in_order(np.argsort(np.frombuffer(self._pages, np.int64), kind="stable"))
+        shards = tuple(shard for _, shard in sorted(self.shards.items()))
+        recipe, annotated = self._plan.recipe, self._plan.source.annotated
+        digest = source_digest(samples)
+        return ShardIndex(self._plan.split, recipe.kind, annotated, digest, recipe.stages, shards, samples)
 
 
 def source_digest(samples: Iterable[StoredSample]) -> str:
     """Digest of file names, contents and annotations."""
-    return digest(*(part for sample in samples for part in (sample.filename, sample.content, sample.annotation)))
+    hashed = hashlib.blake2b(digest_size=16)
+    for sample in samples:
+        for part in (sample.filename, sample.content, sample.annotation):
+            feed(hashed, part)
+    return hashed.hexdigest()
 
 
 def index_path(out: Path, split: str) -> Path:
@@ -145,17 +179,37 @@ def read_index(path: Path) -> ShardIndex | None:
         raise DataError(f"{path}: cannot be read ({error.strerror}). Restore it, or convert again") from error
 
 
-def taken_from(index: ShardIndex, names: Sequence[str]) -> list[ShardReceipt]:
-    """A receipt for each shard of an index."""
-    samples: list[list[IndexedSample]] = [[] for _ in index.shards]
-    for kept in _indexed(index.samples, names):
-        samples[kept.sample.shard].append(kept)
-    for of_shard in samples:
-        of_shard.sort(key=lambda kept: (min(kept.sample.members.values(), default=(0, 0)), kept.page))
-    return [ShardReceipt(shard, tuple(of_shard)) for shard, of_shard in zip(index.shards, samples, strict=True)]
+class IndexReceipts(Sequence[ShardReceipt]):
+    """A receipt for each shard of an index, made when it is asked for."""
+
+    def __init__(self, index: ShardIndex, names: Sequence[str]) -> None:
+        """`names` are those of the source."""
+        self._index, self._names = index, names
+        shard_of = index.samples.shard_of
+        self._rows = np.argsort(shard_of, kind="stable")
+        self._ends = np.cumsum(np.bincount(shard_of, minlength=len(index.shards)))
+
+    def __len__(self) -> int:
+        return len(self._index.shards)
+
+    @overload
+    def __getitem__(self, number: int) -> ShardReceipt: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[ShardReceipt]: ...
+
+    def __getitem__(self, number: int | slice) -> ShardReceipt | list[ShardReceipt]:
+        numbers = range(len(self))[number]
+        return [self._make(each) for each in numbers] if isinstance(numbers, range) else self._make(numbers)
+
+    def _make(self, number: int) -> ShardReceipt:
+        rows = self._rows[self._ends[number - 1] if number else 0 : self._ends[number]]
+        kept = list(_indexed((self._index.samples[row] for row in rows.tolist()), self._names))
+        kept.sort(key=lambda one: (min(one.sample.members.values(), default=(0, 0)), one.page))
+        return ShardReceipt(self._index.shards[number], tuple(kept))
 
 
-def _indexed(samples: Sequence[StoredSample], names: Sequence[str]) -> Iterable[IndexedSample]:
+def _indexed(samples: Iterable[StoredSample], names: Sequence[str]) -> Iterable[IndexedSample]:
     """A key is the index of a sample; samples stored as a batch share the key of the first, and are found by name."""
     index, key = -1, ""
     for sample in samples:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ocr.errors import DataError
 from ocr.shards.index import ShardIndex
@@ -15,8 +16,8 @@ from ocr.tools.convert.convert import progress_of, shard_files
 from ocr.tools.convert.examine import Examination, Problem, examine_shard, why_left_out
 from ocr.tools.convert.plan import Plan, absolute_source, key_of, make_recipe
 from ocr.tools.convert.settings import ConvertSettings
-from ocr.tools.convert.shard_receipt import index_path, read_index, source_digest, taken_from
-from ocr.tools.executor import run_tasks
+from ocr.tools.convert.shard_receipt import IndexReceipts, index_path, read_index, source_digest
+from ocr.tools.executor import LazyTasks, run_tasks
 
 if TYPE_CHECKING:
     from ocr.datasets import OCRDataset
@@ -53,14 +54,15 @@ def verify_split(
     if index is None:
         raise DataError(f"{path} does not exist: nothing to verify. Write the shards: ocr convert SRC DST")
     plan = _plan(dataset, split, out, index)
-    examinations = _examinations(plan, index, 1 if settings.deep else ONE_IN)
-    found: list[list[Problem]] = [[] for _ in examinations]
+    receipts = IndexReceipts(index, plan.source.names)
+    examinations = _examinations(plan, receipts, 1 if settings.deep else ONE_IN)
+    found: list[list[Problem]] = [[] for _ in receipts]
     with progress_of(f"{split}: verifying", len(index.samples), show_progress) as advance:
         with closing(run_tasks(examine_shard, examinations, settings.executor, settings.workers)) as results:
             for number, problems in results:
                 found[number] = problems
-                advance(len(examinations[number].receipt.samples))
-        missing, left_out = _look_for_others(plan, examinations, settings)
+                advance(index.shards[number].samples)
+        missing, left_out = _look_for_others(plan, receipts, settings)
     everything = [*_index_problems(plan, index), *chain.from_iterable(found), *missing]
     size = sum(shard.bytes for shard in index.shards)
     return Verified(split, len(index.shards), len(index.samples), size, tuple(everything), left_out)
@@ -73,13 +75,15 @@ def _plan(dataset: OCRDataset, split: str, out: Path, index: ShardIndex) -> Plan
     return Plan(split, out.absolute(), absolute_source(dataset), recipe, "skip", ())
 
 
-def _examinations(plan: Plan, index: ShardIndex, every: int) -> list[Examination]:
+def _examinations(plan: Plan, receipts: IndexReceipts, every: int) -> LazyTasks[Examination]:
     """One a shard."""
-    examinations = []
-    for number, receipt in enumerate(taken_from(index, plan.source.names)):
+
+    def examination(number: int) -> Examination:
+        receipt = receipts[number]
         known = [kept.page for kept in receipt.samples if kept.page < len(plan.source)]
-        examinations.append(Examination(plan.task(number, known), receipt, every))
-    return examinations
+        return Examination(plan.task(number, known), receipt, every)
+
+    return LazyTasks(len(receipts), examination)
 
 
 def _index_problems(plan: Plan, index: ShardIndex) -> list[Problem]:
@@ -98,16 +102,20 @@ def _index_problems(plan: Plan, index: ShardIndex) -> list[Problem]:
 
 
 def _look_for_others(
-    plan: Plan, examinations: Sequence[Examination], settings: ConvertSettings
+    plan: Plan, receipts: IndexReceipts, settings: ConvertSettings
 ) -> tuple[list[Problem], dict[str, str]]:
     """Pages of the source that are in no shard: those that could be, and name and reason of those that cannot."""
-    present = {kept.page for examination in examinations for kept in examination.receipt.samples}
-    tasks = [plan.task(0, [index]) for index in range(len(plan.source)) if index not in present]
+    is_missing = np.ones(len(plan.source), dtype=np.bool_)
+    for receipt in receipts:
+        is_missing[[kept.page for kept in receipt.samples if kept.page < len(is_missing)]] = False
+    absent = np.flatnonzero(is_missing)
+    tasks = LazyTasks(len(absent), lambda at: plan.task(0, [int(absent[at])]))
     missing, left_out = [], {}
     name = index_path(plan.out, plan.split).name
     with closing(run_tasks(why_left_out, tasks, settings.executor, settings.workers, chunk=16)) as results:
         for number, reason in results:
-            filename, index = tasks[number].pages.names[0], tasks[number].indices[0]
+            index = int(absent[number])
+            filename = plan.source.names[index]
             if reason:
                 left_out[filename] = reason
             else:
