@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import takewhile
+from itertools import chain, islice, takewhile
 from typing import Any
 
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 MAX_REMEMBERED = 4096
 """Samples whose metadata a process remembers, about 10 kB each: reading it is most of the time of a cached batch."""
 RECOMPUTED_AT_START = 3
+FILLED_AT_ONCE = 4096
 PROVE_AHEAD_SECONDS = 2.0
 """At 30 GB/s of checksums this is a few thousand pages of validation; the others are proven on first use."""
 
@@ -130,8 +131,9 @@ class Cache:
         store = self.store()
         if store is None:
             return
-        ready = store.ready().tolist()
-        for index in random.SystemRandom().sample(ready, min(RECOMPUTED_AT_START, len(ready))):
+        ready = store.ready()
+        chosen = random.SystemRandom().sample(range(len(ready)), min(RECOMPUTED_AT_START, len(ready)))
+        for index in ready[chosen].tolist():
             row = self._proof.row(store, index)
             if isinstance(row, Row) and not self._is_what_stages_make(index, row):
                 self.handle.trust_no_sibling()
@@ -142,7 +144,7 @@ class Cache:
                 )
                 return
         deadline = time.monotonic() + PROVE_AHEAD_SECONDS
-        for index in takewhile(lambda _: time.monotonic() < deadline, ready):
+        for index in takewhile(lambda _: time.monotonic() < deadline, map(int, ready)):
             self._proof.row(store, index)
 
     def fill(self, keep: Callable[[int], str], threads: int) -> Generator[str]:
@@ -151,7 +153,10 @@ class Cache:
         first = random.SystemRandom().randrange(len(self.source))
         with ThreadPoolExecutor(threads) as pool:
             keep_if_any = lambda index: "full" if self.stopped else keep(index)  # noqa: E731
-            yield from pool.map(keep_if_any, [*range(first, len(self.source)), *range(first)])
+            indices = chain(range(first, len(self.source)), range(first))
+            # A pool queues all that it is given at once.
+            while some := list(islice(indices, FILLED_AT_ONCE)):
+                yield from pool.map(keep_if_any, some)
 
     @property
     def covered(self) -> float:

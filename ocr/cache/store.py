@@ -31,6 +31,7 @@ from ocr.system import free_memory
 
 EVENTS = ("hits", "misses", "invalid")
 _COUNTS = struct.Struct("<qqq")
+_ROWS_AT_ONCE = 1 << 16
 _LENGTH = struct.Struct("<q")
 """Of the data, behind the counts: as long as it was made at last."""
 SHARED_LOCK_SECONDS = 1.0
@@ -126,9 +127,13 @@ class Store:
 
     def ready(self) -> NDArray[np.int64]:
         """Indices of the samples that have a row."""
-        length = self.layout.count * ROW_BYTES
-        rows = np.frombuffer(os.pread(self._rows, length, ROW_BYTES).ljust(length, b"\0"), dtype=np.uint8)
-        return np.flatnonzero(rows.reshape(-1, ROW_BYTES)[:, :4].any(axis=1))
+        found = [np.zeros(0, dtype=np.int64)]
+        for first in range(0, self.layout.count, _ROWS_AT_ONCE):
+            length = min(_ROWS_AT_ONCE, self.layout.count - first) * ROW_BYTES
+            data = os.pread(self._rows, length, (first + 1) * ROW_BYTES).ljust(length, b"\0")
+            rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, ROW_BYTES)
+            found.append(first + np.flatnonzero(rows[:, :4].any(axis=1)))
+        return np.concatenate(found)
 
     def read(self, index: int, row: Row) -> Record | None:
         """Read-only views of a sample; None if its row cannot be right."""
