@@ -271,3 +271,14 @@ def test_over_budget_the_cache_keeps_what_it_has_and_tells_the_share(pages, tmp_
 def test_a_budget_that_is_none_is_refused(pages, tmp_path, value):
     with pytest.raises(ConfigError, match=r"cache\.max_bytes="):
         open_pages(pages, tmp_path / "cache", cache_max_bytes=value)
+
+
+def test_rows_are_found_and_caches_filled_piece_by_piece(pages, folder, expected, monkeypatch):
+    store = Store(folder)
+    for index in (0, 4):
+        store.forget(index)
+    monkeypatch.setattr("ocr.cache.store._ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("ocr.cache.cache.FILLED_AT_ONCE", 4)
+    assert store.ready().tolist() == [1, 2, 3, 5]
+    assert open_pages(pages, cache="auto", cache_folder=folder.parent).fill_cache() == {"hit": 4, "miss": 2}
+    assert store.ready().tolist() == list(range(PAGES))
