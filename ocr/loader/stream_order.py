@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Unpack
 
-from ocr.loader.order import OrderSettings, RankBatches
+from ocr.loader.order import OrderSettings, RankBatches, even_start
 
 Handle = int
 """Identifies a sample of a stream until it is made; a dataset's own subclass of int is passed on as it is."""
@@ -75,6 +75,5 @@ def _shared_out(handles: list[Handle], ranks: int) -> list[list[Handle]]:
     >>> _shared_out([1, 2, 3, 4, 5], 3)
     [[1, 2], [3, 4], [5]]
     """
-    share, more = divmod(len(handles), ranks)
-    starts = [rank * share + min(rank, more) for rank in range(ranks + 1)]
+    starts = [even_start(len(handles), ranks, rank) for rank in range(ranks + 1)]
     return [handles[start:end] for start, end in pairwise(starts)]
