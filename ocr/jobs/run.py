@@ -17,6 +17,7 @@ from rich.console import Console
 from ocr.exit_status import one_line_errors
 from ocr.jobs.compose import explained_errors, own_configs_first
 from ocr.jobs.config_folders import CONFIGS, choose_config_dir
+from ocr.jobs.threads import share_cores
 
 Job = Callable[[DictConfig, Console], object]
 UNHELPFUL_WARNINGS = (  # Lightning's: they ask for more workers than there are cores, and for hooks we do not need.
@@ -39,6 +40,7 @@ def run_job(name: str, job: Job, when_interrupted: str = "interrupted") -> None:
         # Inside Hydra too: it prints the overrides before it passes an error on.
         with one_line_errors(when_interrupted), explained_errors():
             _silence_lightning()
+            share_cores(config)
             status = job(config, Console())
         if isinstance(status, int) and status:
             sys.exit(status)
