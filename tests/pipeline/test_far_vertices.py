@@ -42,6 +42,8 @@ def test_maps_of_vertices_beyond_every_integer_are_drawn_without_leaving_their_a
     assert done.stdout == "alive\n", done.stderr[-500:]
 
 
+# NumPy warns of a float that no integer can hold.
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("far", [1e7, 1e19, 1e30])
 def test_the_band_on_the_device_is_cut_to_the_page_first(far):
     band = torch.full((64, 96), 0.3)
