@@ -50,6 +50,7 @@ bench: $(READY)  ## the benchmarks: make bench DATA=DIR (default: synthetic page
 	$(BIN)/python benchmarks/maps.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/cold_epoch.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/epochs.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/one_pass.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/boxes.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/scores.py
 	$(BIN)/python benchmarks/synth.py

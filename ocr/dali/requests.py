@@ -14,6 +14,7 @@ from ocr.pipeline.pixels import MIN_SIGMA, ColourJitter, Colours, RandomBlur
 from ocr.pipeline.placement import Window
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import NO_IMAGE, Sample
+from ocr.pipeline.sampling import without_pixels
 from ocr.pipeline.suffix import Warp
 
 JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
@@ -61,7 +62,7 @@ class PageReader:
             inputs = _as_pixels(sample.image)
             sample = replace(sample, recovered=sample.recovered or why_not)
         rng = sample_generator(dataset.seed, dataset.epoch if epoch is None else epoch, dataset.source.number(index))
-        return self._draw(_without_pixels(sample, (box.size, box.size)), rng, inputs)
+        return self._draw(without_pixels(sample, (box.size, box.size)), rng, inputs)
 
     def _why_not(self, raw: Sample) -> str | None:
         if raw.index in self.refused:
@@ -78,7 +79,7 @@ class PageReader:
             if isinstance(stage, Warp):
                 window = placement.window
             matrix = placement.matrix @ matrix
-            sample = _without_pixels(placement.follow(sample, NO_IMAGE), placement.page[1:])
+            sample = without_pixels(placement.follow(sample, NO_IMAGE), placement.page[1:])
         inputs["start"] = np.array([window.top, window.left], dtype=np.int32) - inputs.pop("corner")
         inputs["shape"] = np.array([window.bottom - window.top, window.right - window.left], dtype=np.int32)
         if self.plan.geometry:
@@ -87,11 +88,6 @@ class PageReader:
             drawn = _pixel_inputs(colours, colours.draw(rng, sample.view))
             inputs |= {f"{name}_{number}": value for name, value in drawn.items()}
         return Request(sample, rng, inputs)
-
-
-def _without_pixels(sample: Sample, size: tuple[int, int]) -> Sample:
-    """A page of this (width, height) whose pixels DALI holds."""
-    return replace(sample, image=NO_IMAGE, reduced_from=size)
 
 
 def _pixel_inputs(stage: COLOURS, parameters: Any) -> Inputs:

@@ -26,8 +26,8 @@ from ocr.pipeline.ledger import Ledger
 from ocr.pipeline.page import FixedPart
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
+from ocr.pipeline.sampling import run_in_one_pass
 from ocr.pipeline.source import Source
-from ocr.pipeline.stage import run
 from ocr.pipeline.targets import StoredTargets, Targets
 
 log = logging.getLogger(__name__)
@@ -198,13 +198,13 @@ class PageDataset(Dataset[Item | None]):
         return f"{kind}({len(self)} pages of {self.source.location}, cache {self.cut}): {' -> '.join(path)}"
 
     def _augmented(self, index: int, epoch: int | None) -> Sample:
-        """A page after the random stages; it has maps only if they were cached and still fit."""
+        """A page after the random stages, its pixels yet to be written; it has maps if cached ones still fit."""
         page = self._at_cut(index)
         if not self.transform.random:
-            return page  # A dense page is unpacked in its slot of the batch.
+            return page
         drawn_for = self.epoch if epoch is None else epoch
         rng = sample_generator(self.seed, drawn_for, self.source.number(index))
-        return run(self.transform.random, page.unpacked(), rng)
+        return run_in_one_pass(self.transform.random, page, rng)
 
     def _at_cut(self, index: int) -> Sample:
         if self.cache is None:

@@ -53,8 +53,9 @@ class Slot(NamedTuple):
 
         The page is left out if DALI holds its pixels, and so are maps that are drawn elsewhere (`draw_maps=None`).
         """
-        if sample.dense is not None:
-            sample.dense.write(self.image, normalize)
+        packed = sample.dense or sample.sampling
+        if packed is not None:
+            packed.write(self.image, normalize)
         elif sample.image.size:
             self.write_page(sample.image, normalize)
         return sample if draw_maps is None else self.write_maps(sample, draw_maps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import cv2
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ocr.checks import SHARE, Range
 from ocr.pipeline.sample import PageView, Sample
+from ocr.pipeline.sampling import Sampling, SamplingStage
 from ocr.pipeline.stage import Chance
 
 # Pixels; a narrower Gaussian changes nothing.
@@ -34,7 +35,7 @@ class Colours(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ColourJitter(RandomPixels):
+class ColourJitter(RandomPixels, SamplingStage):
     """Change brightness, contrast and saturation, each by up to its share, in one matrix product."""
 
     brightness: float = 0.2
@@ -51,9 +52,12 @@ class ColourJitter(RandomPixels):
         matrix = brightness * contrast * (saturation * np.eye(3) + (1 - saturation) * gray)
         return Colours(matrix, 127.5 * (1 - contrast))
 
-    def apply(self, sample: Sample, parameters: Colours) -> Sample:
-        image = cv2.transform(sample.image, np.column_stack([parameters.matrix, [parameters.shift] * 3]))
-        return replace(sample, image=np.asarray(image))
+    def join(self, sampling: Sampling, parameters: Colours) -> Sampling | None:
+        return sampling.coloured(*parameters)
+
+    def change(self, image_hwc: NDArray[Any], parameters: Colours) -> NDArray[Any]:
+        matrix, shift = parameters
+        return np.asarray(cv2.transform(image_hwc, np.column_stack([matrix, [shift] * 3])))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,14 @@ class Window(NamedTuple):
     right: int
     bottom: int
 
+    @property
+    def width(self) -> int:
+        return self.right - self.left
+
+    @property
+    def height(self) -> int:
+        return self.bottom - self.top
+
     def touches(self, bounds: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Which of the (P, 4) bounds reach into the window."""
         overlaps: NDArray[np.bool_] = np.all((bounds[:, :2] < self[2:]) & (bounds[:, 2:] >= self[:2]), axis=1)
@@ -28,7 +36,7 @@ class Window(NamedTuple):
 
     def fill_page(self, width: int, height: int) -> Matrix:
         """The matrix that scales the window to the middle of a page, keeping its aspect ratio."""
-        scale = min(width / (self.right - self.left), height / (self.bottom - self.top))
+        scale = min(width / self.width, height / self.height)
         x = (width - 1) / 2 - scale * (self.left + self.right - 1) / 2
         y = (height - 1) / 2 - scale * (self.top + self.bottom - 1) / 2
         return np.array([[scale, 0, x], [0, scale, y], [0, 0, 1]])

@@ -12,6 +12,7 @@ from ocr.geometry.polygons import Polygons
 
 if TYPE_CHECKING:
     from ocr.pipeline.dense import DensePage
+    from ocr.pipeline.sampling import Sampling
 
 NO_IMAGE = np.zeros((0, 0, 3), dtype=np.uint8)
 UNMOVED = np.eye(3)
@@ -55,9 +56,11 @@ class Sample:
 
     dense: DensePage | None = None
     """The page as a dense cache has it, while `image` is empty."""
+    sampling: Sampling | None = None
+    """The pass over pixels that makes the page, while `image` is empty."""
 
     reduced_from: tuple[int, int] | None = None
-    """(width, height) of the polygons' frame while `image` has fewer: decoded smaller, dense, or held by DALI."""
+    """(width, height) of the polygons' frame while `image` has fewer: decoded smaller, not made yet, or in DALI."""
 
     inverse_matrix: NDArray[np.float64] = field(default_factory=lambda: UNMOVED)
     """From the pixels of `image` back to the upright source page."""
@@ -103,7 +106,10 @@ class Sample:
 
     def unpacked(self) -> Sample:
         """The sample with its pixels."""
-        return self if self.dense is None else replace(self, image=self.dense.unpack(), dense=None, reduced_from=None)
+        packed = self.dense or self.sampling
+        if packed is None:
+            return self
+        return replace(self, image=packed.unpack(), dense=None, sampling=None, reduced_from=None)
 
     def moved(self, image: NDArray[Any], matrix: NDArray[np.float64], frame: tuple[int, int] | None = None) -> Sample:
         """The sample after its pixels were moved to `image`: moves polygons and the matrix back to the source page.

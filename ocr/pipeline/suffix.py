@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
@@ -16,8 +16,9 @@ from ocr.pipeline.pixels import JpegNoise as JpegNoise
 from ocr.pipeline.pixels import RandomBlur as RandomBlur
 from ocr.pipeline.placement import Matrix, Placement, Window
 from ocr.pipeline.prefix import Letterbox
-from ocr.pipeline.sample import PageView, Sample
-from ocr.pipeline.stage import Chance, RandomStage, Stage
+from ocr.pipeline.sample import NO_IMAGE, PageView, Sample
+from ocr.pipeline.sampling import Sampling, SamplingStage
+from ocr.pipeline.stage import Chance, Stage
 
 
 class RandomGeometry(Chance):
@@ -75,7 +76,7 @@ def _free_columns(low: NDArray[np.float32], high: NDArray[np.float32], length: i
 
 
 @dataclass(frozen=True, slots=True)
-class Warp(RandomStage):
+class Warp(SamplingStage):
     """A crop, several geometric stages and a second letterbox, in one sampling of pixels."""
 
     steps: tuple[RandomGeometry, ...]
@@ -96,13 +97,18 @@ class Warp(RandomStage):
             placement = placement.then(Window(0, 0, page.width, page.height).fill_page(*out), out)
         return placement.visible() if placement.moves else None
 
-    def apply(self, sample: Sample, parameters: Placement) -> Sample:
+    def join(self, sampling: Sampling, parameters: Placement) -> Sampling | None:
+        return sampling.placed(parameters, self.fill)
+
+    def follow(self, sample: Sample, parameters: Placement) -> Sample:
+        return parameters.follow(sample, NO_IMAGE)
+
+    def change(self, image_hwc: NDArray[Any], parameters: Placement) -> NDArray[Any]:
         left, top, right, bottom = parameters.window
         out = (parameters.page.width, parameters.page.height)
         # Sampling from the window alone turns everything around it into border, so no cut words remain visible.
-        shown, border = sample.image[top:bottom, left:right], (self.fill,) * 3
-        image = cv2.warpAffine(shown, parameters.from_window[:2], out, borderValue=border)
-        return parameters.follow(sample, np.asarray(image))
+        shown, border = image_hwc[top:bottom, left:right], (self.fill,) * 3
+        return np.asarray(cv2.warpAffine(shown, parameters.from_window[:2], out, borderValue=border))
 
 
 def _warp_alone(sample: Sample, placement: Placement) -> Sample:
@@ -183,7 +189,7 @@ def _about_centre(cos: float, sin: float, page: PageView) -> Matrix:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomWindow(RandomStage):
+class RandomWindow(SamplingStage):
     """Cut out a square of `size` pixels, somewhere around a word: a part of the page in full resolution.
 
     Words on its border are cut, in pixels and maps alike. A page smaller than the window is left alone.
@@ -211,6 +217,12 @@ class RandomWindow(RandomStage):
         shift = np.array([[1.0, 0, -left], [0, 1, -top], [0, 0, 1]])
         return Placement(window, shift, PageView(touched.moved(shift), self.size, self.size))
 
-    def apply(self, sample: Sample, parameters: Placement) -> Sample:
+    def join(self, sampling: Sampling, parameters: Placement) -> Sampling:
+        return sampling.cut(parameters.window)
+
+    def follow(self, sample: Sample, parameters: Placement) -> Sample:
+        return parameters.follow(sample, NO_IMAGE)
+
+    def change(self, image_hwc: NDArray[Any], parameters: Placement) -> NDArray[Any]:
         left, top, right, bottom = parameters.window
-        return parameters.follow(sample, np.ascontiguousarray(sample.image[top:bottom, left:right]))
+        return np.ascontiguousarray(image_hwc[top:bottom, left:right])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from numba.core.dispatcher import Dispatcher
 
-from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap
+from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap, resample
 from ocr.geometry.kernels.warm_up import ENTRIES
 
-# A validation as training runs it: pages through the cache, twice; maps; normalisation in both layouts; boxes; scores.
+# Training pages; then a validation as training runs it: pages through the cache, twice; maps; normalisation in both layouts; boxes; scores.
 PROGRAM = """
 import sys, torch
 from ocr.datasets import DBTransforms, OCRDataset
@@ -19,8 +19,14 @@ from ocr.geometry.kernels.warm_up import ENTRIES, warm_up
 from ocr.loader.loader import Loader
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.suffix import RandomFlip
 
 warm_up()
+for cache, normalize in (("prefix", "device"), ("prefix", "host"), ("off", "device"), ("off", "host")):
+    transform = DBTransforms([Letterbox(128), RandomFlip(p=1), Normalize()], normalize=normalize)
+    paths = sys.argv[1] + "/images/train", sys.argv[1] + "/jsons/train.json"
+    for batch in Loader(OCRDataset(*paths, transform, cache=cache), batch_size=2):
+        pass
 dataset = OCRDataset(sys.argv[1] + "/images/val", sys.argv[1] + "/jsons/val.json", DBTransforms([Letterbox(128)]))
 for _ in range(2):
     for batch in Loader(dataset, batch_size=2):
@@ -37,7 +43,7 @@ print(sum(k.stats.cache_misses.total() for k in kernels))
 """
 
 
-def test_a_validation_meets_no_kernel_that_was_not_compiled_before_it(synthetic: Path) -> None:
+def test_training_and_validation_meet_no_kernel_that_was_not_compiled_before_it(synthetic: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", PROGRAM, str(synthetic)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
@@ -48,7 +54,7 @@ def test_every_kernel_that_other_rooms_import_is_compiled_ahead() -> None:
     ahead = {kernel for kernel, _ in ENTRIES}
     own = {
         value
-        for module in (boxes, crossings, dense, letters, maps, overlap)
+        for module in (boxes, crossings, dense, letters, maps, overlap, resample)
         for name, value in vars(module).items()
         if isinstance(value, Dispatcher) and value.py_func.__module__ == module.__name__ and not name.startswith("_")
     }

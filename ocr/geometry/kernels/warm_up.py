@@ -15,7 +15,7 @@ from numba import config, types
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap
+from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap, resample
 from ocr.geometry.kernels.compiled import KernelCache
 from ocr.system import usable_cores
 
@@ -130,6 +130,10 @@ def _entries() -> list[Entry]:
         page_of_bytes = _array(types.uint8, 3, readonly=readonly)
         entries.append((dense.content_window, (page_of_bytes, colour)))
         entries.append((dense.to_differences, (page_of_bytes, i8, i8, planes)))
+    # Pages that are sampled are passed as read-only: half as many kernels.
+    sampled = (page_of_bytes, types.UniTuple(i8, 4), rings, types.UniTuple(i8, 2), i8, page)
+    entries.append((resample.sample_page, (*sampled, planes)))
+    entries.append((resample.sample_normalized_page, (*sampled, three, three, _array(f4, 3))))
     for readonly in (False, True):
         offsets = _array(i4, 1, readonly=readonly)
         entries.append((maps.fill_upright_boxes, (points, offsets, areas, flags, page, mask)))
