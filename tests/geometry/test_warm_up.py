@@ -10,7 +10,7 @@ from numba.core.dispatcher import Dispatcher
 from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap, resample
 from ocr.geometry.kernels.warm_up import ENTRIES
 
-# Training pages; then a validation as training runs it: pages through the cache, twice; maps; normalisation in both layouts; boxes; scores.
+# Training; then a validation: pages through the cache, twice; maps; normalisation in both layouts; boxes; scores.
 PROGRAM = """
 import sys, torch
 from ocr.datasets import DBTransforms, OCRDataset
