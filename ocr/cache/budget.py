@@ -22,7 +22,11 @@ RESERVE_SHARE = 0.1
 class Budget:
     """The limits of one run: numbers of bytes, or shares of what is free when it is first needed."""
 
-    def __init__(self, max_bytes: int | str = "auto", max_total_bytes: int | str = "auto") -> None:
+    def __init__(
+        self, max_bytes: int | str = "auto", max_total_bytes: int | str = "auto", larger_than_memory: bool = False
+    ) -> None:
+        """`larger_than_memory`: the cache is worth its place on disk even if it does not fit into memory."""
+        self._larger_than_memory = larger_than_memory
         self.max_bytes = None if max_bytes == "auto" else parse_bytes(max_bytes)
         self.max_total_bytes = (
             None if max_total_bytes == "auto" else parse_bytes(max_total_bytes, "cache.max_total_bytes")
@@ -47,10 +51,16 @@ class Budget:
             return total - others, self._total_name()
         return self._limit, self._own_name()
 
+    def expected(self, root: Path, used: int) -> tuple[int, str]:
+        """The limit in bytes of a cache that takes `used` so far, and its setting; no room is made yet."""
+        own, total = self._own_limit(root, used), self._total_limit(root, used)
+        return (own, self._own_name()) if own <= total else (total, self._total_name())
+
     def _own_limit(self, root: Path, used: int) -> int:
         if self.max_bytes is not None:
             return self.max_bytes
-        return int(AUTO_SHARE * min(free_memory(), shutil.disk_usage(root).free + used))
+        free = shutil.disk_usage(root).free + used
+        return int(AUTO_SHARE * (free if self._larger_than_memory else min(free_memory(), free)))
 
     def _total_limit(self, root: Path, used: int) -> int:
         if self._total is None:
@@ -61,7 +71,8 @@ class Budget:
 
     def _own_name(self) -> str:
         if self.max_bytes is None:
-            return f"cache.max_bytes=auto, {AUTO_SHARE:.0%} of the memory and disk that were free"
+            of = "disk that was" if self._larger_than_memory else "memory and disk that were"
+            return f"cache.max_bytes=auto, {AUTO_SHARE:.0%} of the {of} free"
         return f"cache.max_bytes={self.max_bytes}"
 
     def _total_name(self) -> str:

@@ -60,14 +60,15 @@ class Cache:
         form_reason: str = "",
         max_total_bytes: int | str = "auto",
     ) -> None:
-        self.source, self.make, self.cut = source, make, cut
+        self.source, self.make, self.cut, self.form_reason = source, make, cut, form_reason
         # Another version may compress the same page to other bytes.
         codec = f" {codec_version()}" if cut.dense else ""
         fingerprint = digest(f"format {FORMAT}: {cut}{codec}", stages_digest(tuple(stages)))
         name = f"{fingerprint[:16]}-{source.names_digest[:8]}"
         path = " -> ".join(map(repr, stages))
         about = {"dataset": source.location, "keeps": str(cut), "form_reason": form_reason, "stages": path}
-        self.handle = StoreHandle(cache_root(folder), name, source, about, Budget(max_bytes, max_total_bytes))
+        budget = Budget(max_bytes, max_total_bytes, larger_than_memory=cut.dense)
+        self.handle = StoreHandle(cache_root(folder), name, source, about, budget)
         self._proof = Proof(source)
         self._remembered: dict[int, tuple[bytes, int, Sample]] = {}
         self._lost: set[int] = set()

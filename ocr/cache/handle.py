@@ -107,6 +107,12 @@ class StoreHandle:
         store = self.open()
         return len(store.ready()) / len(self._source) if store else 0.0
 
+    def expected_limit(self, used: int) -> tuple[int, str]:
+        """The limit in bytes that the budget would give now, and its setting."""
+        # The folder of the caches may not exist yet.
+        existing = next(folder for folder in (self.root, *self.root.absolute().parents) if folder.exists())
+        return self._budget.expected(existing, used)
+
     def has_room_for(self, record: Record) -> bool:
         """Whether the budget and the memory allow one more sample; if not, nothing more is stored."""
         assert self.store is not None

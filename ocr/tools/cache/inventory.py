@@ -28,6 +28,8 @@ class StoredCache:
     """In seconds since 1970, like `created`; 0 if unknown."""
     dataset: str = ""
     keeps: str = ""
+    form_reason: str = ""
+    """Why pages are kept raw or dense."""
     stages: str = ""
     created: float = 0.0
     height: int = 0
@@ -99,6 +101,7 @@ def _describe(folder: Path, name: str) -> StoredCache:
         used,
         dataset=str(about.get("dataset")),
         keeps=str(about.get("keeps")),
+        form_reason=str(about.get("form_reason", "")),
         stages=str(about.get("stages")),
         created=_seconds(about.get("created")),
         height=layout.height,

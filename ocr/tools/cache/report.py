@@ -57,7 +57,8 @@ def _what(cache: StoredCache) -> list[str]:
     gone = "" if Path(cache.dataset).is_dir() else " (gone)"
     stored = f"{cache.keeps}, {cache.width} x {cache.height}"
     why = "in use" if cache.in_use else "of older code: removed first" if cache.superseded else ""
-    return [f"{cache.dataset}{gone}", f"{stored}; {why}" if why else stored]
+    lines = [f"{cache.dataset}{gone}", f"{stored}; {why}" if why else stored, cache.form_reason]
+    return [line for line in lines if line]
 
 
 def print_stats(folder: Path | None, names: Sequence[str], as_json: bool) -> None:
@@ -78,6 +79,8 @@ def print_stats(folder: Path | None, names: Sequence[str], as_json: bool) -> Non
         pages = f"{cache.ready} of {cache.pages} pages ({share(cache.ready, cache.pages)})"
         size = f"{cache.width} x {cache.height}, {format_bytes(cache.disk_bytes)}"
         console.print(f"  {pages}: {cache.keeps}, {size}", **PLAIN)
+        if cache.form_reason:
+            console.print(f"  {escape(cache.form_reason)}", **PLAIN)
         for number, stage in enumerate(cache.stages.split(" -> ")):
             console.print(f"  {'-> ' if number else ''}{escape(stage)}", **PLAIN)
 

@@ -1,4 +1,4 @@
-"""One line per split at the end of each epoch: what happened to its pages, summed over all ranks."""
+"""One line per split: what its cache keeps, before the first epoch; what happened to its pages, after each."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
+from ocr.cache.forecast import forecast
 from ocr.datasets.data_module import OCRDataModule
 from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.webstream import OCRWebStream, StreamLedger
@@ -32,6 +33,16 @@ class DataReport(lightning.Callback):
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console()
         self._validated = False
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        module = getattr(trainer, "datamodule", None)
+        if not trainer.is_global_zero or not isinstance(module, OCRDataModule):
+            return
+        for split in ("train", "val"):
+            dataset = module.datasets.get(split)
+            if isinstance(dataset, PageDataset) and dataset.cache is not None:
+                line = f"{split}: {forecast(dataset.cache)}"
+                self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def on_validation_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:
         self._validated = not trainer.sanity_checking
