@@ -1,7 +1,7 @@
-"""The form of a cache: raw if it fits into the memory several times, dense otherwise, and told before the first epoch."""
+"""The form of a cache: raw if it fits into the memory several times, dense otherwise; told before the first epoch."""
 
 import pytest
-from cache_worker import open_pages, write_pages
+from cache_worker import open_pages, read_annotation, write_annotation, write_pages
 
 from ocr.cache import form
 from ocr.cache.forecast import forecast
@@ -41,6 +41,9 @@ def test_an_unknown_form_is_named():
 @pytest.mark.parametrize("cache_form", ["raw", "dense"])
 def test_the_share_that_fits_is_told_from_a_sample_and_comes_true(tmp_path, cache_form):
     folder = write_pages(tmp_path / "pages", 20)
+    annotation = read_annotation(folder)
+    annotation["19.bmp"]["words"]["0001"]["transcription"] = "as short as the others"
+    write_annotation(folder, annotation)
     probe = open_pages(folder, tmp_path / "probe", cache_form=cache_form)
     probe.fill_cache()
     half = probe.cache.store().used_bytes // 2

@@ -33,16 +33,23 @@ class DataReport(lightning.Callback):
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console()
         self._validated = False
+        self._told: set[str] = set()
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        self._tell_form(trainer, "train")
+
+    def on_validation_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        self._tell_form(trainer, "val")
+
+    def _tell_form(self, trainer: lightning.Trainer, split: str) -> None:
+        """Once per split, before its first epoch: what its cache keeps, and how many pages fit."""
         module = getattr(trainer, "datamodule", None)
-        if not trainer.is_global_zero or not isinstance(module, OCRDataModule):
-            return
-        for split in ("train", "val"):
-            dataset = module.datasets.get(split)
-            if isinstance(dataset, PageDataset) and dataset.cache is not None:
-                line = f"{split}: {forecast(dataset.cache)}"
-                self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        dataset = module.datasets.get(split) if isinstance(module, OCRDataModule) else None
+        is_first = split not in self._told and trainer.is_global_zero
+        self._told.add(split)
+        if is_first and isinstance(dataset, PageDataset) and dataset.cache is not None:
+            line = f"{split}: {forecast(dataset.cache)}"
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def on_validation_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:
         self._validated = not trainer.sanity_checking
