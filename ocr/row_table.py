@@ -1,23 +1,26 @@
 """Rows of bytes by number: in memory while they are few, else in one mapped file that all processes of a machine share.
 
-    header    magic, length and checksum of the description
+    header         magic, length and checksum of the description
     description    JSON: what the rows are, how many, the columns
-    ends, checksums, further columns    one number per row, little-endian, each column aligned
-    rows    the bytes of all rows, one after the other: reading a row takes one place of the file, not one per field
+    places         two numbers per row: where it ends, and its checksum
+    columns        one number per row, little-endian; each column is aligned
+    rows           the bytes of all rows, one after the other: a row is in one place of the file, not one per field
 
-Nothing is read but the description until a row is asked for; nothing in the file is executed.
+Nothing is read but the description until a row is asked for; nothing in the file is executed. Columns are mapped;
+places and rows are read, because a map makes 64 kB resident around each row that is touched.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -27,12 +30,12 @@ from ocr.atomic import replacing
 from ocr.errors import DataError
 from ocr.mapped_file import map_file
 
-MAGIC = b"GFROWS\x00\x01"
+MAGIC = b"GFROWS\x00\x02"
 IN_MEMORY_BYTES = 64 << 20
 """Rows that are being collected go to a temporary file beyond this."""
 _HEADER = struct.Struct("<8sQQ")
+_PLACE = struct.Struct("<QQ")
 _ALIGNMENT = 64
-_OWN = {"ends": np.dtype("<i8"), "checksums": np.dtype("<u8")}
 
 
 class DamagedTableError(Exception):
@@ -46,33 +49,39 @@ class RowTable:
         self,
         about: dict[str, Any],
         columns: Mapping[str, NDArray[Any]],
-        data: NDArray[np.uint8],
+        read: Callable[[int, int], bytes],
+        bounds: tuple[int, int, int],
         path: Path | None = None,
     ) -> None:
+        """`read` gives bytes by offset and length; `bounds` are the offsets of places and rows, and the end of rows."""
         self.about, self.path = about, path
-        self.columns = {name: column for name, column in columns.items() if name not in _OWN}
-        self._ends, self._checksums, self._data = columns["ends"], columns["checksums"], data
+        self.columns = {name: column for name, column in columns.items() if name != "places"}
+        self._all_places, self._read = columns["places"], read
+        self._places_start, self._rows_start, self._rows_end = bounds
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._all_places) // 2
 
     def row(self, index: int) -> bytes:
         """The bytes of a row; DataError if they are not those that were written."""
-        start = int(self._ends[index - 1]) if index else 0
-        end = int(self._ends[index])
-        if 0 <= start <= end <= len(self._data):
-            row = self._data[start:end].tobytes()
-            if xxhash.xxh3_64_intdigest(row) == self._checksums[index]:
-                return row
+        first = max(0, index - 1)
+        places = self._read(self._places_start + first * _PLACE.size, (index + 1 - first) * _PLACE.size)
+        if len(places) == (index + 1 - first) * _PLACE.size:
+            end, checksum = _PLACE.unpack_from(places, len(places) - _PLACE.size)
+            start = _PLACE.unpack_from(places)[0] if index else 0
+            if start <= end <= self._rows_end - self._rows_start:
+                row = self._read(self._rows_start + start, end - start)
+                if len(row) == end - start and xxhash.xxh3_64_intdigest(row) == checksum:
+                    return row
         raise DataError(f"{self.path}: row {index} is damaged. Remove the file: it is written again")
 
     def differences(self, other: RowTable) -> list[int]:
         """The rows that are not the same in a table of as many rows, by their checksums."""
-        different: list[int] = np.flatnonzero(self._checksums != other._checksums).tolist()
+        different: list[int] = np.flatnonzero(self._all_places[1::2] != other._all_places[1::2]).tolist()
         return different
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process maps the same file, instead of getting a copy of it.
+        # Another process opens the same file, instead of getting a copy of it.
         return {"path": self.path, "about": self.about} if self.path is not None else vars(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -89,26 +98,49 @@ class RowTable:
 
 def open_table(path: Path) -> RowTable:
     """The table in a file; DamagedTableError if it is not a whole one, OSError if it cannot be read."""
-    with path.open("rb") as stream:
-        magic, length, checksum = _HEADER.unpack(_read(stream, _HEADER.size, path))
-        if magic != MAGIC:
-            raise DamagedTableError(f"{path}: not a table of this format")
-        size = path.stat().st_size
-        described = _read(stream, min(length, size), path)
-        if xxhash.xxh3_64_intdigest(described) != checksum:
-            raise DamagedTableError(f"{path}: its description is damaged")
-        description = json.loads(described)
-        count, dtypes = description["rows"], _OWN | {name: np.dtype(kind) for name, kind in description["columns"]}
-        if any(dtype.kind not in "iu" for dtype in dtypes.values()):
-            raise DamagedTableError(f"{path}: a column is not of integers")
-        starts, end = _layout(_HEADER.size + length, count, dtypes)
-        if size != end + description["bytes"]:
-            raise DamagedTableError(f"{path}: {size} bytes instead of {end + description['bytes']}")
-        data = map_file(stream.fileno())
+    file = _File(path)
+    size = os.fstat(file.stream.fileno()).st_size
+    header = file(0, _HEADER.size)
+    if len(header) < _HEADER.size or not header.startswith(MAGIC):
+        raise DamagedTableError(f"{path}: not a table of this format")
+    _, length, checksum = _HEADER.unpack(header)
+    described = file(_HEADER.size, min(length, size))
+    if xxhash.xxh3_64_intdigest(described) != checksum:
+        raise DamagedTableError(f"{path}: its description is damaged")
+    description = json.loads(described)
+    count, dtypes = description["rows"], {name: np.dtype(kind) for name, kind in description["columns"]}
+    if any(dtype.kind not in "iu" for dtype in dtypes.values()):
+        raise DamagedTableError(f"{path}: a column is not of integers")
+    starts, end = _layout(_HEADER.size + length, count, dtypes)
+    if size != end + description["bytes"]:
+        raise DamagedTableError(f"{path}: {size} bytes instead of {end + description['bytes']}")
+    mapped = map_file(file.stream.fileno())
     columns = {
-        name: data[starts[name] : starts[name] + count * dtype.itemsize].view(dtype) for name, dtype in dtypes.items()
+        name: mapped[start : start + count * _width(name, dtypes)].view(dtypes.get(name, np.dtype("<u8")))
+        for name, start in starts.items()
     }
-    return RowTable(description["about"], columns, data[end:], path)
+    return RowTable(description["about"], columns, file, (starts["places"], end, size), path)
+
+
+class _File:
+    """Bytes of an open file; several threads may read at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.stream = path.open("rb")
+
+    def __call__(self, start: int, length: int) -> bytes:
+        return os.pread(self.stream.fileno(), length, start)
+
+
+class _Memory:
+    """Bytes in memory: those of places, and behind them those of rows."""
+
+    def __init__(self, places: NDArray[np.uint64], rows: NDArray[np.uint8]) -> None:
+        self.places, self.rows = places.view(np.uint8), rows
+
+    def __call__(self, start: int, length: int) -> bytes:
+        data, start = (self.rows, start - len(self.places)) if start >= len(self.places) else (self.places, start)
+        return data[start : start + length].tobytes()
 
 
 class RowTableWriter:
@@ -116,20 +148,19 @@ class RowTableWriter:
 
     def __init__(self, columns: Mapping[str, str] | None = None) -> None:
         """`columns` maps names to array type codes ("i": int32, "q": int64)."""
-        self._ends, self._checksums = array("q"), array("Q")
+        self._places = array("Q")
         self._columns = {name: array(kind) for name, kind in (columns or {}).items()}
         self._rows = SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115 - read by `table` and `save`
         self._written = 0
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._places) // 2
 
     def append(self, row: bytes, *numbers: int) -> None:
         """Add a row, with its number in each column."""
         self._rows.write(row)
         self._written += len(row)
-        self._ends.append(self._written)
-        self._checksums.append(xxhash.xxh3_64_intdigest(row))
+        self._places.extend((self._written, xxhash.xxh3_64_intdigest(row)))
         for column, number in zip(self._columns.values(), numbers, strict=True):
             column.append(number)
 
@@ -141,43 +172,43 @@ class RowTableWriter:
         else:
             self._rows.seek(0)
             data = np.frombuffer(self._rows.read(), np.uint8)
-        return RowTable(about, self._arrays(), data)
+        arrays = self._arrays()
+        start = arrays["places"].nbytes
+        return RowTable(about, arrays, _Memory(arrays["places"], data), (0, start, start + self._written))
 
     def save(self, path: Path, about: dict[str, Any]) -> RowTable:
-        """Write the rows to a file, atomically, and map it; OutputError if it cannot be written."""
+        """Write the rows to a file, atomically, and open it; OutputError if it cannot be written."""
         arrays = self._arrays()
         # The digest tells apart two tables of the same description.
-        rows = xxhash.xxh3_64_hexdigest(np.ascontiguousarray(arrays["checksums"]).data)
-        columns = [[name, column.dtype.str] for name, column in arrays.items() if name not in _OWN]
-        description = {"about": about | {"rows_digest": rows}, "rows": len(self), "bytes": self._written}
-        described = json.dumps(description | {"columns": columns}).encode("ascii")
-        starts, end = _layout(_HEADER.size + len(described), len(self), {n: a.dtype for n, a in arrays.items()})
+        about = about | {"rows_digest": xxhash.xxh3_64_hexdigest(arrays["places"].data)}
+        dtypes = {name: column.dtype for name, column in arrays.items() if name != "places"}
+        columns = [[name, dtype.str] for name, dtype in dtypes.items()]
+        description = {"about": about, "rows": len(self), "bytes": self._written, "columns": columns}
+        described = json.dumps(description).encode("ascii")
+        starts, end = _layout(_HEADER.size + len(described), len(self), dtypes)
         with replacing(path) as stream:
             stream.write(_HEADER.pack(MAGIC, len(described), xxhash.xxh3_64_intdigest(described)) + described)
-            for name, column in arrays.items():
-                stream.write(bytes(starts[name] - stream.tell()))
-                stream.write(column.data)
+            for name, start in starts.items():
+                stream.write(bytes(start - stream.tell()))
+                stream.write(arrays[name].data)
             stream.write(bytes(end - stream.tell()))
             self._rows.seek(0)
             shutil.copyfileobj(self._rows, stream, 1 << 20)
         return open_table(path)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        arrays = {"ends": self._ends, "checksums": self._checksums, **self._columns}
+        arrays = {"places": self._places, **self._columns}
         return {name: np.frombuffer(column, dtype=column.typecode) for name, column in arrays.items()}
 
 
 def _layout(start: int, count: int, dtypes: Mapping[str, np.dtype[Any]]) -> tuple[dict[str, int], int]:
-    """Where each column starts, and where they end."""
+    """Where places and columns start, and where they end."""
     starts = {}
-    for name, dtype in dtypes.items():
+    for name in ("places", *dtypes):
         starts[name] = start = -(-start // _ALIGNMENT) * _ALIGNMENT
-        start += count * dtype.itemsize
+        start += count * _width(name, dtypes)
     return starts, -(-start // _ALIGNMENT) * _ALIGNMENT
 
 
-def _read(stream: IO[bytes], size: int, path: Path) -> bytes:
-    data = stream.read(size)
-    if len(data) != size:
-        raise DamagedTableError(f"{path}: ends after {len(data)} bytes")
-    return data
+def _width(name: str, dtypes: Mapping[str, np.dtype[Any]]) -> int:
+    return _PLACE.size if name == "places" else dtypes[name].itemsize
