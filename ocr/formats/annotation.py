@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ class Annotations:
 
     path: str
     format: str
-    pages: dict[str, Page] = field(default_factory=dict)
+    pages: Mapping[str, Page] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     """What was skipped or assumed while reading, one message each."""
     files: tuple[Path, ...] = ()

@@ -18,6 +18,7 @@ from ocr.errors import AnnotationError
 from ocr.formats.annotation import Annotations, Page, Word
 from ocr.formats.json_stream import JsonStream
 from ocr.formats.lines import shorten
+from ocr.formats.row_mapping import RowMapping, RowMappingWriter
 
 # With == in mind: 0, 1, 0.0 and 1.0 pass too.
 _FLAGS = (False, True, None)
@@ -67,6 +68,24 @@ def stream_native(path: Path) -> Iterator[tuple[str, Page]]:
     except (ValueError, RecursionError) as error:
         raise AnnotationError(f"{where}: not valid JSON ({error}): write it again") from error
     _refuse_repeated_pages(path, hashes)
+
+
+def keep_native(path: Path) -> RowMapping[Page]:
+    """All pages of such a file, by image, none of them in memory."""
+    writer = RowMappingWriter(_to_stored, _from_stored)
+    for name, page in stream_native(path):
+        writer.add(name, page)
+    return writer.mapping()
+
+
+def _to_stored(page: Page) -> list[Any]:
+    words = [[word.key, word.points, word.text, word.ignore, word.language, word.orientation] for word in page.words]
+    return [words, page.size]
+
+
+def _from_stored(name: str, stored: Any) -> Page:
+    words, size = stored
+    return Page(tuple([Word(*word) for word in words]), None if size is None else (size[0], size[1]))
 
 
 def looks_native(path: Path) -> bool:

@@ -19,7 +19,7 @@ from ocr.formats.foreign import answer_by_suffix, name_of_json
 from ocr.formats.icdar import parse_icdar2013, parse_icdar2015
 from ocr.formats.lines import list_faults, shorten
 from ocr.formats.names import ImageNames
-from ocr.formats.native import looks_native, parse_native, refuse_duplicates, stream_native
+from ocr.formats.native import keep_native, looks_native, parse_native, refuse_duplicates, stream_native
 from ocr.formats.paddle import parse_paddle
 from ocr.formats.total_text import parse_total_text
 
@@ -80,14 +80,20 @@ def stream_annotations(
 ) -> PageStream:
     """The pages of `read_annotations`, one by one; a large native JSON is never in memory as a whole."""
     path = Path(path)
-    may_be_native = format in ("auto", "native") and categories == "auto" and path.is_file()
-    if may_be_native and path.stat().st_size >= STREAMED_BYTES and looks_native(path):
+    if categories == "auto" and _is_large_native(path, format):
         return PageStream(str(path), stream_native(path))
     found = read_annotations(path, format, image_path, categories)
     return PageStream(found.path, found.pages.items(), found.notes)
 
 
+def _is_large_native(path: Path, format: str) -> bool:
+    is_large = format in ("auto", "native") and path.is_file() and path.stat().st_size >= STREAMED_BYTES
+    return is_large and looks_native(path)
+
+
 def _read_file(path: Path, format: str, names: ImageNames, categories: str | Sequence[str]) -> Annotations:
+    if _is_large_native(path, format):
+        return Annotations(str(path), "native", keep_native(path), (), (path,))
     where, text = str(path), _read_text(path)
     if not text.strip() and format not in PAGE_PARSERS:
         raise AnnotationError(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ocr.checks import SIDE, Range, check_numbers
 from ocr.errors import AnnotationError
 from ocr.formats import Annotations, read_annotations
+from ocr.formats.annotation import Page
 from ocr.formats.names import IMAGE_EXTENSIONS
+from ocr.formats.row_mapping import RowMapping
 from ocr.tools.doctor.findings import Finding, Report, Split
 from ocr.tools.doctor.frames import Verdict, check_frame_name, judge_frame
 from ocr.tools.doctor.images import PIXEL_LIMIT, ImageFacts, inspect_image
@@ -30,12 +33,14 @@ from ocr.tools.doctor.pages import (
     unreferenced_files,
 )
 from ocr.tools.doctor.polygons import Outline, check_outlines, parse_words
-from ocr.tools.executor import check_executor, run_tasks, started
+from ocr.tools.executor import LazyTasks, check_executor, run_tasks, started
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 CHUNK = 32
 """Images per chunk of a worker; reading one header takes 0.2 ms."""
+PAGES_AT_ONCE = 2000
+"""Pages whose outlines are in memory; those of a page with 50 words take 40 kB while they are judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +75,14 @@ class Pool:
     workers: int | None
     progress: Progress
 
-    def map(self, title: str, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Apply `work` to every item, in order."""
+    def run(self, title: str, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
+        """Apply `work` to every item; yields its number and the result, in the order in which they finish."""
         bar = self.progress.add_task(escape(title), total=len(items))
-        done: dict[int, Result] = {}
         with closing(run_tasks(work, items, self.executor, self.workers, chunk=CHUNK)) as results:
             for number, result in results:
-                done[number] = result
+                yield number, result
                 self.progress.advance(bar)
-        return [done[number] for number in range(len(items))]
+        self.progress.remove_task(bar)
 
 
 def examine(
@@ -146,22 +150,53 @@ def examine_split(
     except (AnnotationError, OSError) as error:
         images = _inspect(name, folder, _images_among(files), settings, pool)
         unreadable = [Finding(name, "", "annotation-error", fault) for fault in str(error).split("\n")]
-        return Split(name, folder, None, images), [*unreadable, *image_findings(name, images)]
+        return Split(name, folder, None, images), [*unreadable, *image_findings(name, images.items())]
     images = _inspect(name, folder, _images_among(files, annotations.pages), settings, pool)
-    outlines, bad_words = parse_words(name, annotations)
-    frames = _judge_frames(name, annotations, images, outlines, settings, pool)
-    split = Split(name, folder, annotations, images, frames)
+    words = _Words(settings, pool)
+    for some in _in_pieces(annotations.pages.items(), PAGES_AT_ONCE):
+        words.examine(name, dict(some), images)
+    split = Split(name, folder, annotations, images, words.frames)
     pages = annotations.pages
     return split, [
         *missing_images(name, annotations, files),
-        *image_findings(name, {file: facts for file, facts in images.items() if file in pages}),
+        *image_findings(name, ((file, facts) for file, facts in images.items() if facts.problem and file in pages)),
         *unreferenced_files(name, annotations, files, images, folder),
         *(Finding(name, "", "annotation-note", note) for note in annotations.notes),
-        *bad_words,
-        *(Finding(name, page, "no-words", "has no words") for page in pages if not pages[page].words),
-        *_frame_findings(name, annotations, images, frames, settings.annotation_frame),
-        *check_outlines(name, outlines, _page_sizes(split), settings.size, settings.min_text_size),
+        *words.bad,
+        *(Finding(name, page, "no-words", "has no words") for page in words.empty),
+        *_frame_findings(name, annotations, images, words.frames, settings.annotation_frame),
+        *words.wrong,
     ]
+
+
+class _Words:
+    """Examines the words of some pages after the other, and keeps only what is wrong with them."""
+
+    def __init__(self, settings: DoctorSettings, pool: Pool) -> None:
+        self._settings, self._pool = settings, pool
+        self.frames: dict[str, Verdict] = {}
+        self.bad: list[Finding] = []
+        self.wrong: list[Finding] = []
+        self.empty: list[str] = []
+
+    def examine(self, split: str, pages: Mapping[str, Page], images: RowMapping[ImageFacts]) -> None:
+        """Examine the words first, then the frames that they are in, then the outlines."""
+        outlines, bad = parse_words(split, pages)
+        self.bad += bad
+        self.empty += [page for page in pages if not pages[page].words]
+        facts = {page: found for page in pages if (found := images.get(page)) is not None}
+        frames = _judge_frames(split, pages, facts, outlines, self._settings, self._pool)
+        for page in frames:
+            images.replace(page, facts[page])
+        self.frames |= {page: verdict for page, verdict in frames.items() if facts[page].readable}
+        sizes = _page_sizes(facts, self.frames)
+        self.wrong += check_outlines(split, outlines, sizes, self._settings.size, self._settings.min_text_size)
+
+
+def _in_pieces(items: Iterable[Item], count: int) -> Iterator[list[Item]]:
+    rest = iter(items)
+    while some := list(islice(rest, count)):
+        yield some
 
 
 def _images_among(files: Sequence[str], pages: Container[str] = ()) -> list[str]:
@@ -171,24 +206,26 @@ def _images_among(files: Sequence[str], pages: Container[str] = ()) -> list[str]
 
 def _inspect(
     split: str, folder: Path, files: Sequence[str], settings: DoctorSettings, pool: Pool
-) -> dict[str, ImageFacts]:
-    facts = pool.map(f"{split}: images", settings.inspect, [folder / file for file in files])
-    return dict(zip(files, facts, strict=True))
+) -> RowMapping[ImageFacts]:
+    writer = ImageFacts.writer(folder)
+    paths = LazyTasks(len(files), lambda number: folder / files[number])
+    for number, facts in pool.run(f"{split}: images", settings.inspect, paths):
+        writer.add(files[number], facts, number)
+    return writer.mapping()
 
 
-def _page_sizes(split: Split) -> dict[str, tuple[int, int]]:
+def _page_sizes(images: Mapping[str, ImageFacts], frames: Mapping[str, Verdict]) -> dict[str, tuple[int, int]]:
     """Size of each readable page, in the frame of its polygons."""
-    readable = {page: facts for page, facts in split.images.items() if facts.readable}
     return {
-        page: facts.size_in(split.frames[page].best if page in split.frames else "upright")
-        for page, facts in readable.items()
-        if split.annotations is not None and page in split.annotations.pages
+        page: facts.size_in(frames[page].best if page in frames else "upright")
+        for page, facts in images.items()
+        if facts.readable
     }
 
 
 def _judge_frames(
     split: str,
-    annotations: Annotations,
+    pages: Mapping[str, Page],
     images: dict[str, ImageFacts],
     outlines: Sequence[Outline],
     settings: DoctorSettings,
@@ -198,31 +235,31 @@ def _judge_frames(
 
     If a verdict needed the pixels and found them damaged, the page is examined again, deeply, in `images`.
     """
-    turned = {page for page in annotations.pages if page in images and images[page].readable}
-    turned = {page for page in turned if images[page].orientation != 1}
+    turned = {page for page, facts in images.items() if facts.readable and facts.orientation != 1}
     points: dict[str, list[NDArray[np.float64]]] = {}
     for outline in outlines:
         if outline.image in turned:
             points.setdefault(outline.image, []).append(outline.points)
-    to_judge = [(images[page], drawn, annotations.pages[page].size) for page, drawn in points.items()]
-    verdicts = pool.map(f"{split}: frames", settings.judge, to_judge) if points else []
-    frames = dict(zip(points, verdicts, strict=True))
+    to_judge = [(images[page], drawn, pages[page].size) for page, drawn in points.items()]
+    judged = dict(pool.run(f"{split}: frames", settings.judge, to_judge)) if points else {}
+    frames = {page: judged[number] for number, page in enumerate(points)}
     for page in [page for page, verdict in frames.items() if verdict.damaged]:
         images[page] = replace(settings, deep=True).inspect(images[page].path)
-    return {page: verdict for page, verdict in frames.items() if images[page].readable}
+    return frames
 
 
 def _frame_findings(
     split: str,
     annotations: Annotations,
-    images: dict[str, ImageFacts],
-    frames: dict[str, Verdict],
+    images: Mapping[str, ImageFacts],
+    frames: Mapping[str, Verdict],
     annotation_frame: str,
 ) -> list[Finding]:
     findings = []
     expected = "raw" if annotation_frame == "raw" else "upright"
     for page, facts in images.items():
-        claimed = annotations.pages[page].size if page in annotations.pages else None
+        annotated = annotations.pages.get(page)
+        claimed = annotated.size if annotated is not None else None
         raw, upright = facts.size_in("raw"), facts.size_in("upright")
         if claimed and facts.readable and claimed not in (raw, upright):
             detail = f"the annotation says {claimed[0]} x {claimed[1]}, the image is {upright[0]} x {upright[1]}"

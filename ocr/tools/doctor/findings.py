@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ocr.formats.annotation import Annotations
+from ocr.formats.row_mapping import RowMapping
 from ocr.tools.doctor.frames import Verdict
 from ocr.tools.doctor.images import ImageFacts
 
@@ -137,24 +139,30 @@ class Split:
     name: str
     folder: Path
     annotations: Annotations | None
-    images: Mapping[str, ImageFacts] = field(default_factory=dict)
+    images: RowMapping[ImageFacts] = field(default_factory=lambda: ImageFacts.writer(Path()).mapping())
     frames: Mapping[str, Verdict] = field(default_factory=dict)
 
     @property
     def counts(self) -> SplitCounts:
         """Pages, words, pixels and EXIF orientations."""
         pages = self.annotations.pages if self.annotations else {}
-        words = [word for page in pages.values() for word in page.words]
-        readable = [self.images[name] for name in pages if name in self.images and self.images[name].readable]
-        pixels = np.asarray([facts.raw_size[0] * facts.raw_size[1] for facts in readable]) / 1e6
-        spread = (float(pixels.min()), float(np.median(pixels)), float(pixels.max())) if len(pixels) else None
+        counts: Counter[str] = Counter()
+        orientations: Counter[int] = Counter()
+        pixels = array("d")
+        for name, page in pages.items():
+            counts.update(words=len(page.words), ignored=sum(word.ignore for word in page.words))
+            facts = self.images.get(name)
+            if facts is not None and facts.readable:
+                pixels.append(facts.raw_size[0] * facts.raw_size[1] / 1e6)
+                orientations[facts.orientation] += 1
+        spread = (min(pixels), float(np.median(np.asarray(pixels))), max(pixels)) if pixels else None
         return SplitCounts(
             pages=len(pages),
-            words=len(words),
-            ignored=sum(word.ignore for word in words),
+            words=counts["words"],
+            ignored=counts["ignored"],
             images=len(self.images),
             megapixels=spread and (round(spread[0], 2), round(spread[1], 2), round(spread[2], 2)),
-            orientations=Counter(facts.orientation for facts in readable),
+            orientations=orientations,
         )
 
 

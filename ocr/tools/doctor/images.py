@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from ocr.errors import ImageError
+from ocr.formats.row_mapping import RowMappingWriter
 from ocr.geometry.orientation import upright_size
 from ocr.pipeline.decode import JPEG_END, Decode, decode_pixels
 from ocr.pipeline.image_header import (
@@ -41,6 +43,21 @@ class ImageFacts:
     orientation: int = 1
     problem: str | None = None
     detail: str = ""
+
+    def to_stored(self) -> list[Any]:
+        """The facts as they are kept of many images; the path is known by the name."""
+        return [self.byte_count, self.raw_size, self.orientation, self.problem, self.detail]
+
+    @classmethod
+    def from_stored(cls, folder: Path, name: str, stored: list[Any]) -> ImageFacts:
+        """The facts about an image of a folder."""
+        byte_count, (width, height), *rest = stored
+        return cls(folder / name, byte_count, (width, height), *rest)
+
+    @classmethod
+    def writer(cls, folder: Path) -> RowMappingWriter[ImageFacts]:
+        """Collects the facts about the images of a folder, by name."""
+        return RowMappingWriter(cls.to_stored, partial(cls.from_stored, folder))
 
     @property
     def readable(self) -> bool:
@@ -140,19 +157,19 @@ def _has_jpeg_end(data: bytes) -> bool:
     return False
 
 
-def same_bytes(images: Iterable[ImageFacts]) -> list[list[ImageFacts]]:
-    """Groups of files with the same content; only files of the same length are read."""
-    by_length: dict[int, list[ImageFacts]] = defaultdict(list)
-    for facts in images:
-        by_length[facts.byte_count].append(facts)
-    groups: list[list[ImageFacts]] = []
-    for length, alike in by_length.items():
-        if length and len(alike) > 1:
-            by_digest: dict[bytes, list[ImageFacts]] = defaultdict(list)
-            for facts in alike:
-                by_digest[blake2b(facts.path.read_bytes(), digest_size=16).digest()].append(facts)
-            groups += [group for group in by_digest.values() if len(group) > 1]
-    return groups
+def same_bytes(images: Sequence[ImageFacts]) -> list[list[int]]:
+    """Groups of files with the same content, by their number; only files of the same length are read."""
+    lengths = np.fromiter((facts.byte_count for facts in images), np.int64, len(images))
+    order = np.argsort(lengths, kind="stable")
+    cuts = np.flatnonzero(np.diff(lengths[order])) + 1
+    groups: list[tuple[int, list[int]]] = []
+    for alike in np.split(order, cuts):
+        if len(alike) > 1 and lengths[alike[0]]:
+            by_digest: dict[bytes, list[int]] = defaultdict(list)
+            for number in alike.tolist():
+                by_digest[blake2b(images[number].path.read_bytes(), digest_size=16).digest()].append(number)
+            groups += [(int(alike[0]), group) for group in by_digest.values() if len(group) > 1]
+    return [group for _, group in sorted(groups)]
 
 
 def read_upright(facts: ImageFacts, longest_side: int) -> tuple[NDArray[np.uint8], str]:

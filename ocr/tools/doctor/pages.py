@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import overload
+
+import numpy as np
 
 from ocr.errors import ConfigError, DataError, near_names
 from ocr.formats import Annotations
@@ -42,22 +45,22 @@ def files_below(folder: Path) -> Iterator[str]:
         yield from ((base / file).as_posix() for file in files if not file.startswith("."))
 
 
-def image_findings(split: str, images: dict[str, ImageFacts]) -> list[Finding]:
+def image_findings(split: str, images: Iterable[tuple[str, ImageFacts]]) -> list[Finding]:
     """What was wrong with the files themselves."""
-    return [Finding(split, file, facts.problem, facts.detail) for file, facts in images.items() if facts.problem]
+    return [Finding(split, file, facts.problem, facts.detail) for file, facts in images if facts.problem]
 
 
 def missing_images(split: str, annotations: Annotations, files: Sequence[str]) -> list[Finding]:
     """Pages without an image; a name that nearly fits is the usual cause."""
     held = set(files)
-    alike = {_plain(file): file for file in files}
+    missing = [page for page in annotations.pages if page not in held]
+    alike = {_plain(file): file for file in files} if missing else {}
     findings = []
-    for page in annotations.pages:
-        if page not in held:
-            near = alike.get(_plain(page))
-            hint = f"; {near} exists: the names differ in case, accents or extension" if near else ""
-            detail = f"named in {annotations.path}, and not in the image folder{hint}"
-            findings.append(Finding(split, page, "missing-image", detail))
+    for page in missing:
+        near = alike.get(_plain(page))
+        hint = f"; {near} exists: the names differ in case, accents or extension" if near else ""
+        detail = f"named in {annotations.path}, and not in the image folder{hint}"
+        findings.append(Finding(split, page, "missing-image", detail))
     return findings
 
 
@@ -66,7 +69,7 @@ def _plain(name: str) -> str:
 
 
 def unreferenced_files(
-    split: str, annotations: Annotations, files: Iterable[str], images: dict[str, ImageFacts], folder: Path
+    split: str, annotations: Annotations, files: Iterable[str], images: Mapping[str, ImageFacts], folder: Path
 ) -> list[Finding]:
     """Files without a page: a good image may be lost work, anything else only takes room."""
     findings = []
@@ -87,17 +90,55 @@ def unreferenced_files(
 
 def find_duplicates(splits: Sequence[Split]) -> list[Finding]:
     """Images with the same bytes: annotated twice they weigh double, in two splits they leak."""
-    owners = {facts.path: (split, name) for split in splits for name, facts in split.images.items() if facts.readable}
+    readable = _Readable(splits)
     findings = []
-    for group in same_bytes(facts for split in splits for facts in split.images.values() if facts.path in owners):
+    for group in same_bytes(readable):
         (first_split, first), *others = sorted(
-            (owners[facts.path] for facts in group), key=lambda owner: not _is_annotated(*owner)
+            (readable.owner(number) for number in group), key=lambda owner: not _is_annotated(*owner)
         )
         for split, name in others:
             leaked = split is not first_split and _is_annotated(split, name)
             kind = "leaked-image" if leaked else "duplicate-image"
             findings.append(Finding(split.name, name, kind, f"the same bytes as {first_split.name}/{first}"))
     return findings
+
+
+class _Readable(Sequence[ImageFacts]):
+    """The readable images of all splits, of which only places are kept."""
+
+    def __init__(self, splits: Sequence[Split]) -> None:
+        self._splits = splits
+        places = (
+            (number, position)
+            for number, split in enumerate(splits)
+            for position, (_, facts) in enumerate(split.images.items())
+            if facts.readable
+        )
+        self._places = np.fromiter(places, np.dtype((np.int64, 2)))
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, number: int) -> ImageFacts: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[ImageFacts]: ...
+
+    def __getitem__(self, number: int | slice) -> ImageFacts | list[ImageFacts]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(len(self))[number]]
+        split, position = self._place(number)
+        return split.images.item_at(position)[1]
+
+    def owner(self, number: int) -> tuple[Split, str]:
+        """The split and the name of an image."""
+        split, position = self._place(number)
+        return split, split.images.item_at(position)[0]
+
+    def _place(self, number: int) -> tuple[Split, int]:
+        split, position = self._places[number].tolist()
+        return self._splits[split], position
 
 
 def _is_annotated(split: Split, name: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from ocr.formats.annotation import Annotations, Word
+from ocr.formats.annotation import Page, Word
 from ocr.formats.lines import shorten
 from ocr.formats.validate import fault_of
 from ocr.geometry.polygons import MIN_AREA
@@ -31,11 +31,11 @@ class Outline:
     points: Points
 
 
-def parse_words(split: str, annotations: Annotations) -> tuple[list[Outline], list[Finding]]:
-    """The outlines of a split, and findings for words with bad points or bad text."""
+def parse_words(split: str, pages: Mapping[str, Page]) -> tuple[list[Outline], list[Finding]]:
+    """The outlines of pages, and findings for words with bad points or bad text."""
     outlines: list[Outline] = []
     findings: list[Finding] = []
-    for image, page in annotations.pages.items():
+    for image, page in pages.items():
         for word in page.words:
             fault = fault_of(word.points)
             if fault is None:
