@@ -12,15 +12,19 @@ from ocr.formats.row_mapping import RowMapping, RowMappingWriter
 from ocr.tools.doctor import examine, write_fixed
 
 
+def words(*outlines: list[list[float]]) -> dict[str, dict[str, list[list[float]]]]:
+    return {f"{number:04d}": {"points": points} for number, points in enumerate(outlines)}
+
+
 def write_defects(dataset: SmallDataset) -> Path:
     """A page of nearly every kind of finding, in two splits."""
     dataset.add("good.jpg")
-    dataset.add("turned.jpg", [box(20, 20, 120), box(20, 330, 70)], size=SIZE, orientation=6)
-    dataset.add("far.jpg", [box(150, 80, 400)])
-    dataset.add("tiny.jpg", [box(10, 10, 3, 1)], size=(2000, 1200))
-    dataset.add("crossed.jpg", [[[10, 10], [60, 40], [60, 10], [10, 40]]])
-    dataset.add("flat.jpg", [[[10, 10], [20, 10], [30, 10]]])
-    dataset.add("empty.jpg", [])
+    dataset.add("turned.jpg", words(box(20, 20, 120), box(20, 330, 70)), size=SIZE, orientation=6)
+    dataset.add("far.jpg", words(box(150, 80, 400)))
+    dataset.add("tiny.jpg", words(box(10, 10, 3, 1)), size=(2000, 1200))
+    dataset.add("crossed.jpg", words([[10, 10], [60, 40], [60, 10], [10, 40]]))
+    dataset.add("flat.jpg", words([[10, 10], [20, 10], [30, 10]]))
+    dataset.add("empty.jpg", {})
     dataset.add("claimed.jpg", img_w=10, img_h=20)
     dataset.add("gone.jpg").unlink()
     dataset.add("cut.jpg").write_bytes(b"\xff\xd8\xff")
@@ -28,9 +32,9 @@ def write_defects(dataset: SmallDataset) -> Path:
     dataset.add("good2.jpg").write_bytes(twin)
     dataset.add("good3.jpg").write_bytes(twin)
     dataset.examine()
-    words = {"1": {"points": [[1, 2]]}, "2": {"points": "x"}, "3": {"points": box(1, 1), "transcription": 3}}
+    bad = {"1": {"points": [[1, 2]]}, "2": {"points": "x"}, "3": {"points": box(1, 1), "transcription": 3}}
     document = json.loads(dataset.json_path().read_text())
-    document["images"]["good.jpg"]["words"] = words
+    document["images"]["good.jpg"]["words"] = bad
     dataset.json_path().write_text(json.dumps(document))
     (dataset.root / "images" / "train" / "notes.txt").write_text("a file that is no image")
     return dataset.root
