@@ -297,3 +297,14 @@ def test_at_a_terminal_the_answer_decides(synthetic, root, answer, left, status)
     assert done.returncode == status, done.stderr
     assert "Remove 1 cache" in done.stdout
     assert len(list_stores(root)) == left
+
+
+def test_lists_of_pages_are_removed_with_all_caches_and_not_with_some(tmp_path):
+    kept = tmp_path / "pages" / "0123.rows"
+    kept.parent.mkdir()
+    kept.write_bytes(bytes(2000))
+    assert "would remove 1 list of pages, 2.0 kB" in ocr("clear", "--folder", tmp_path, "--dry-run")
+    ocr("clear", "--folder", tmp_path, "--older-than", 1, "--yes")
+    assert kept.exists()
+    assert "removed 1 list of pages" in ocr("clear", "--folder", tmp_path, "--yes")
+    assert not kept.exists()

@@ -26,7 +26,7 @@ from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.jobs.compose import compose_training
 from ocr.tools.cache.report import PLAIN, share
-from ocr.tools.executor import check_executor, run_tasks, started
+from ocr.tools.executor import LazyTasks, check_executor, run_tasks, started
 from ocr.units import format_bytes
 
 CHUNK = 8
@@ -110,7 +110,8 @@ def _build(config: DictConfig, split: str, workers: int | None, executor: str) -
     warm_up()
     # From a random start, so that two builds do not process the same pages at the same time.
     first = random.SystemRandom().randrange(len(dataset))
-    indices = [*range(first, len(dataset)), *range(first)]
+    count = len(dataset)
+    indices = LazyTasks(count, lambda at: (first + at) % count)
     outcomes: Counter[str] = Counter()
     silent = not Console().is_terminal
     with closing(run_tasks(keep, indices, executor, workers, chunk=CHUNK)) as made:

@@ -36,15 +36,23 @@ def clear(
     limit = parse_bytes(max_bytes, "--max-bytes") if max_bytes is not None else None
     caches = describe(root)
     chosen = choose(caches, find_caches(root, names), limit, older_than_days)
+    everything = not names and limit is None and older_than_days is None
+    lists = sorted((root / "pages").glob("*.rows")) if everything else []
     if dry_run:
         for cache in chosen:
             console.print(f"would remove {_line(cache)}", **PLAIN)
+        if lists:
+            console.print(f"would remove {_of_lists(lists)}", **PLAIN)
         console.print(f"would free {_sum(chosen)}" if chosen else "nothing to remove", **PLAIN)
         return 0
     if chosen and not yes and not _agreed(chosen, console):
         console.print("nothing removed", **PLAIN)
         return 1
     removed = list(_remove(chosen, console))
+    if lists:
+        console.print(f"removed {_of_lists(lists)}", **PLAIN)
+        for path in lists:
+            path.unlink(missing_ok=True)
     remains = remove_partial_stores(root)
     remove_stale_locks(root)
     freed = [_sum(removed)] * bool(removed) + [f"{format_bytes(remains)} that killed processes left"] * bool(remains)
@@ -90,6 +98,12 @@ def _remove(caches: Sequence[StoredCache], console: Console) -> list[StoredCache
             removed.append(cache)
             console.print(f"removed {_line(cache)}", **PLAIN)
     return removed
+
+
+def _of_lists(lists: Sequence[Path]) -> str:
+    """The rows of large sets, which are made again when they are opened."""
+    size = format_bytes(sum(path.stat().st_size for path in lists))
+    return f"{len(lists)} list{'s' * (len(lists) != 1)} of pages, {size}"
 
 
 def _line(cache: StoredCache) -> str:
