@@ -135,7 +135,7 @@ def _apply(stage: RandomStage, sample: Sample, parameters: Any) -> Sample:
     if joined is None:
         return stage.apply(sample, parameters)
     assert isinstance(stage, SamplingStage)
-    return replace(without_pixels(stage.follow(sample, parameters), joined.size), sampling=joined)
+    return without_pixels(stage.follow(sample, parameters), joined.size, joined)
 
 
 def _join(stage: RandomStage, sample: Sample, parameters: Any) -> Sampling | None:
@@ -145,6 +145,6 @@ def _join(stage: RandomStage, sample: Sample, parameters: Any) -> Sampling | Non
     return None if sampling is None else stage.join(sampling, parameters)
 
 
-def without_pixels(sample: Sample, size: tuple[int, int]) -> Sample:
-    """A page of this (width, height) whose pixels are elsewhere."""
-    return replace(sample, image=NO_IMAGE, dense=None, sampling=None, reduced_from=size)
+def without_pixels(sample: Sample, size: tuple[int, int], sampling: Sampling | None = None) -> Sample:
+    """A page of this (width, height) whose pixels are made by a pass, or elsewhere."""
+    return replace(sample, image=NO_IMAGE, dense=None, sampling=sampling, reduced_from=size)
