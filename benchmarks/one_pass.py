@@ -110,12 +110,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     measure.add_data_options(parser, rounds=6)
     parser.add_argument("--size", type=int, default=640, help="side of the letterboxed page (default: 640)")
+    parser.add_argument("--batch-size", type=int, default=16, help="pages per batch (default: 16)")
     parser.add_argument("--workers", type=int, default=2, help="threads (default: 2)")
     options = parser.parse_args()
     give_same_chances()
     data = measure.data_or_synthetic(options.data, pages=1, train=32)
     with tempfile.TemporaryDirectory(prefix="glyphfeed-bench-") as caches:
-        report(Course(data, "val", "train", options.size, 16, options.workers, Path(caches)), options.rounds)
+        settings = options.size, options.batch_size, options.workers
+        report(Course(data, "val", "train", *settings, Path(caches)), options.rounds)
     return 0
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +84,16 @@ def test_batches_of_other_shapes_are_no_comparison(synthetic):
     assert compare_batches([batch], [batch]).startswith("1 of 1 float pages equal")
     with pytest.raises(ValueError, match="images"):
         compare_batches([batch], [other])
+
+
+def test_the_benchmark_of_one_pass_compares_its_pages_with_opencv(synthetic, tmp_path):
+    options = ["--data", str(synthetic), "--rounds", "1", "--size", "96", "--batch-size", "4"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "one_pass.py"), *options]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "160"}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
+    assert run.returncode == 0, run.stderr
+    found = re.search(r"of (\d+); (\d\.\d+) on average", " ".join(run.stdout.split()))
+    assert found is not None, run.stdout
+    assert int(found[1]) == 8 * 96 * 96 * 3
+    assert 0 < float(found[2]) < 0.1
+    assert list(tmp_path.iterdir()) == []
