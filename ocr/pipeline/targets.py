@@ -93,14 +93,15 @@ class Targets(FixedStage):
         distances = np.minimum(areas * (1 - self.shrink_ratio**2) / np.maximum(perimeters, 1e-9), FAR)
         # A figure of eight has loops that cancel: without an area there is no D to draw it with.
         left_out = polygons.ignore | ~(distances > 0) | self._too_small(polygons, areas, perimeters)
-        whole, outlines = _whole_pixels(polygons)
-        drawn = fill_upright_boxes(whole, polygons.offsets, distances, left_out, prob_map, thresh_mask)
+        whole, offsets = _whole_pixels(polygons), polygons.offsets
+        drawn = fill_upright_boxes(whole, offsets, distances, left_out, prob_map, thresh_mask)
         for p in np.flatnonzero(~left_out & ~drawn):
-            pieces = shrink(outlines[p], distances[p])
+            outline = whole[offsets[p] : offsets[p + 1]]
+            pieces = shrink(outline, distances[p])
             for piece in pieces:
                 cv2.fillPoly(prob_map, [piece], 1.0)
             if pieces:
-                cv2.fillPoly(thresh_mask.view(np.uint8), [outlines[p]], 1)
+                cv2.fillPoly(thresh_mask.view(np.uint8), [outline], 1)
             else:
                 left_out[p] = True
         _erase(polygons, left_out, prob_mask)
@@ -119,21 +120,20 @@ class Targets(FixedStage):
         return too_small
 
 
-def _whole_pixels(polygons: Polygons) -> tuple[NDArray[np.int32], list[NDArray[np.int32]]]:
-    """All vertices cut to whole pixels, which is what Clipper works on and what defines the maps; and per polygon."""
+def _whole_pixels(polygons: Polygons) -> NDArray[np.int32]:
+    """All vertices cut to whole pixels, which is what Clipper works on and what defines the maps."""
     vertices = polygons.vertices
     if not np.abs(vertices).max(initial=0) <= FAR:
         vertices = np.nan_to_num(vertices).clip(-FAR, FAR)
-    whole = vertices.astype(np.int32)
-    return whole, np.split(whole, polygons.offsets[1:-1])
+    return vertices.astype(np.int32)
 
 
 def _erase(polygons: Polygons, left_out: NDArray[np.bool_], mask: NDArray[np.bool_]) -> None:
     """Clear a mask inside the polygons that are left out of the loss."""
     if left_out.any():
-        _, outlines = _whole_pixels(polygons)
+        whole, offsets = _whole_pixels(polygons), polygons.offsets
         for p in np.flatnonzero(left_out):
-            cv2.fillPoly(mask.view(np.uint8), [outlines[p]], 0)
+            cv2.fillPoly(mask.view(np.uint8), [whole[offsets[p] : offsets[p + 1]]], 0)
 
 
 def shrink(outline: NDArray[np.int32], distance: float) -> list[NDArray[np.int32]]:

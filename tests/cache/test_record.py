@@ -305,7 +305,9 @@ def read_without_rights(folder: str) -> list[str]:
 
 def test_a_page_that_may_not_be_read_fails_when_it_is_asked_for_as_without_a_cache(pages, tmp_path):
     read_right(pages, tmp_path / "cache")
-    tmp_path.chmod(0o755)
+    # Caches are closed to others; this one was opened to them by its owner.
+    for path in (tmp_path, tmp_path / "cache", *(tmp_path / "cache").rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
     (pages / "images" / "02.png").chmod(0)
     first, second = worker().call(read_without_rights, folder=tmp_path)["result"]
     assert "02.png" in first
