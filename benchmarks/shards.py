@@ -1,4 +1,4 @@
-"""Epochs from tar shards, raw and ready, against the folder and against the plain `webdataset` pipeline.
+"""Epochs from tar shards, raw, ready and dense, against the folder and against the plain `webdataset` pipeline.
 
 python benchmarks/shards.py --data DIR        # DIR/images/val, DIR/jsons/val.json
 
@@ -40,7 +40,12 @@ from ocr.tools.convert.settings import ConvertSettings
 
 WITHIN = 0.91
 """Within 10 %."""
-KINDS = {"raw shards": {}, "ready shards": {"ready": True}, "ready batches": {"ready_batches": 0}}
+KINDS: dict[str, dict[str, Any]] = {
+    "raw shards": {},
+    "ready shards": {"ready": True, "form": "raw"},
+    "dense ready shards": {"ready": True, "form": "dense"},
+    "ready batches": {"ready_batches": 0},
+}
 
 
 def write_shards(dataset: Any, folder: Path, shards: int, batch_size: int) -> dict[str, str]:
@@ -55,6 +60,8 @@ def write_shards(dataset: Any, folder: Path, shards: int, batch_size: int) -> di
         with contextlib.redirect_stdout(StringIO()), contextlib.redirect_stderr(StringIO()):
             convert({"val": dataset}, str(out), ConvertSettings(samples_per_shard=per_shard, **form))
         patterns[name] = str(out / "val-*.tar")
+        stored = sum(path.stat().st_size for path in out.glob("*.tar"))
+        console.print(f"{name}: {stored / len(dataset) / 1e6:.2f} MB per page")
     return patterns
 
 
@@ -110,6 +117,7 @@ def goals(best: dict[str, float], pages: int) -> list[Goal]:
         against("raw shards against the folder", "raw shards", "folder", WITHIN),
         against("raw shards against plain webdataset", "raw shards", "webdataset, raw", 1),
         against("ready shards against raw ones", "ready shards", "raw shards", 5),
+        against("dense ready shards against raw ones", "dense ready shards", "raw shards", 5),
         against("ready shards against plain webdataset", "ready shards", "webdataset, ready", 1),
         against("ready batches, copied, against raw shards", "ready batches, copied", "raw shards", 5),
     ]

@@ -41,7 +41,7 @@ _LISTED = (
     Configuration("auto cache", "everything fixed is cached: whole samples if nothing is random", ("data.cache=auto",)),
     Configuration("stored maps", "maps are read from .npz files, not drawn", ("use_stored_maps=true",), "maps"),
     Configuration("raw shards", "encoded pages are read from tar files", _SHARDS, "raw"),
-    Configuration("ready shards", "resized pages and maps are read from tar files, not made", _SHARDS, "ready"),
+    Configuration("ready shards", "resized pages are read from tar files, not made", _SHARDS, "ready"),
     Configuration("DALI", "NVIDIA DALI decodes and resizes", ("use_dali=true",), "dali"),
 )
 # The same caches under the names that OCRDataset's options have.

@@ -11,8 +11,10 @@ from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError, DataError
 from ocr.loader.protocol import CachedBatch
 from ocr.pipeline.batch import as_batch
-from ocr.pipeline.fingerprint import stages_digest
+from ocr.pipeline.image_header import check_pixel_count
 from ocr.pipeline.ledger import rows_of
+from ocr.pipeline.sample import Sample
+from ocr.shards.ready import ready_digest, ready_stages
 from ocr.shards.source import ShardSource
 
 
@@ -28,6 +30,12 @@ class ShardDataset(PageDataset):
         self._refuse_other_stages()
         on_host = self.transform.host_normalization is not None
         self._has_views = source.holds_batches and not transform.random and not on_host
+
+    def page(self, index: int) -> Sample:
+        page = super().page(index)
+        if page.dense is not None:  # A few bytes may declare a page of any size.
+            check_pixel_count(page.dense.size, page.path, self.decode.max_pixels)
+        return page
 
     def peek(self, indices: Sequence[int]) -> CachedBatch | None:
         # If something is wrong with a page, it is raised or skipped when the page is read by itself.
@@ -45,9 +53,9 @@ class ShardDataset(PageDataset):
         index = self.source.index
         if not self.source.is_ready or not index.stages:
             return
-        mine = (*self.fixed_part.parts, self.targets)
-        if index.stages != stages_digest(mine):
-            path = " -> ".join(map(repr, mine))
+        mine = index.kind, self.fixed_part, self.targets
+        if index.stages != ready_digest(*mine):
+            path = " -> ".join(map(repr, ready_stages(*mine)))
             raise ConfigError(
                 f"tar_path: the ready samples of {self.source.location} were made by other stages, parameters, code, "
                 f"Python or libraries than these: {path}. Convert again, or read raw shards"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # Ray workers do without torch.
     from ocr.pipeline.device import Normalize
 
 _HEADER = struct.Struct("<IIIIIIB3B")
+_MAX_EXPANSION = 255
 _scratch = threading.local()
 
 
@@ -55,6 +56,11 @@ class DensePage:
         height, width = _HEADER.unpack_from(self.data.data)[:2]
         return width, height
 
+    def check(self) -> None:
+        """Raise DataError if the page cannot be unpacked; takes no more memory than what is compressed."""
+        width, height = self.size
+        self._differences((height, width))
+
     def unpack(self) -> NDArray[np.uint8]:
         """The page, (H, W, 3)."""
         width, height = self.size
@@ -77,6 +83,9 @@ class DensePage:
             height, width, top, left, rows, columns, planes, *border = _HEADER.unpack_from(self.data.data)
             if planes not in (1, 3) or top + rows > height or left + columns > width:
                 raise ValueError("its header is wrong")
+            # Before memory is allocated for them: a byte of LZ4 makes at most 255.
+            if planes * rows * columns > _MAX_EXPANSION * len(self.data):
+                raise ValueError("its header declares more pixels than its bytes can hold")
             if (height, width) != page_hw:
                 raise ValueError(f"{width}x{height} instead of {page_hw[1]}x{page_hw[0]} pixels")
             differences = _planes(planes, rows, columns)

@@ -97,7 +97,7 @@ def read_header(data: bytes, path: str, max_pixels: int) -> Header:
     declared = declared_size(data, format)
     if declared is not None:
         # Before any library sees the file: Pillow allocates a WebP's canvas, and OpenCV decodes to tell the size.
-        _check_pixel_count(declared, path, max_pixels)
+        check_pixel_count(declared, path, max_pixels)
     try:
         opened = open_image(io.BytesIO(data), format)
     except Image.DecompressionBombError as error:
@@ -106,11 +106,11 @@ def read_header(data: bytes, path: str, max_pixels: int) -> Header:
         if declared is None:
             raise _unreadable(data, path) from error
         header = _header_without_pillow(data, path, error)
-        _check_pixel_count(header.raw_size, path, max_pixels)
+        check_pixel_count(header.raw_size, path, max_pixels)
     else:
         with opened:
             # Checked first, because some formats store the orientation after the pixels.
-            _check_pixel_count(opened.size, path, max_pixels)
+            check_pixel_count(opened.size, path, max_pixels)
             header = Header(opened.format or "", opened.mode, opened.size, _read_orientation(opened, data))
     _check_sides(header.raw_size, path)
     if header.format == "TIFF":
@@ -168,7 +168,8 @@ def _tiff_size(data: bytes) -> tuple[int, int]:
     return sizes[256], sizes[257]
 
 
-def _check_pixel_count(size: tuple[int, int], path: str, max_pixels: int) -> None:
+def check_pixel_count(size: tuple[int, int], path: str, max_pixels: int) -> None:
+    """Raise ImageError if a page has too many pixels."""
     width, height = size
     if width * height > max_pixels:
         raise ImageError(

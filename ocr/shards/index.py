@@ -22,7 +22,8 @@ from ocr.shards.sample_rows import SampleRows, SampleRowsWriter, StoredSample
 
 FORMAT = 1
 BLOCK = 512
-RAW, READY = "raw", "ready"
+RAW, READY, DENSE = "raw", "ready", "dense"
+"""Kinds of samples: encoded pages, ready pages with their maps, and ready pages in dense form, which have no maps."""
 MAX_MEMBER_BYTES = 1 << 30
 MAX_SHARDS = 2**31 - 1
 _HEAD = ("split", "kind", "annotated", "source", "stages")

@@ -65,8 +65,10 @@ class Members:
         return document
 
     def arrays(self, index: int) -> dict[str, NDArray[Any]]:
-        """The arrays of a ready sample: views of the shard itself."""
-        return {name: self._array(index, name) for name in ARRAYS}
+        """The arrays of a ready sample, of a dense one the page alone: views of the shard itself."""
+        image = self._array(index, ARRAYS[0])
+        names = ARRAYS[:1] if image.ndim == 1 and not self.are_batches else ARRAYS
+        return {name: image if name == ARRAYS[0] else self._array(index, name) for name in names}
 
     def _array(self, index: int, name: str) -> NDArray[Any]:
         if f"{name}.npy" in self._samples[index].members:

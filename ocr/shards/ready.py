@@ -1,4 +1,4 @@
-"""Ready samples: page and maps as the fixed stages made them, alone or as whole batches."""
+"""Ready samples: pages as the fixed stages made them, dense, or with their maps, alone or as whole batches."""
 
 from __future__ import annotations
 
@@ -11,13 +11,29 @@ from numpy.typing import NDArray
 
 from ocr.errors import AnnotationError, DataError
 from ocr.pipeline import metadata
+from ocr.pipeline.dense import DensePage
+from ocr.pipeline.fingerprint import stages_digest
 from ocr.pipeline.metadata import MAP_DTYPES
+from ocr.pipeline.page import FixedPart
 from ocr.pipeline.record import array_fields, arrays_digest, is_interleaved
 from ocr.pipeline.sample import Sample
+from ocr.pipeline.targets import Targets
+from ocr.shards.index import DENSE
 from ocr.shards.members import Members
 
 MAX_REMEMBERED = 4096
 """Samples whose JSON a process remembers, about 10 kB each: parsing it takes as long as copying the arrays."""
+
+
+def ready_stages(kind: str, fixed_part: FixedPart, targets: Targets) -> tuple[object, ...]:
+    """The stages that made ready samples; maps of dense ones are drawn when they are read."""
+    return fixed_part.parts if kind == DENSE else (*fixed_part.parts, targets)
+
+
+def ready_digest(kind: str, fixed_part: FixedPart, targets: Targets) -> str:
+    """What the index says about the stages: readers compare it with their own before they use ready samples."""
+    form = (DensePage,) if kind == DENSE else ()
+    return stages_digest((*ready_stages(kind, fixed_part, targets), *form))
 
 
 class ReadySamples:
@@ -33,11 +49,12 @@ class ReadySamples:
         """One sample, its arrays views of the shard."""
         sample, arrays = self._without_arrays(index), self._members.arrays(index)
         self._prove(index, arrays)
-        return replace(sample, **array_fields(arrays))
+        fields = array_fields(arrays)
+        return replace(sample, **fields, map_source="stored" if fields["maps"] else "")
 
     def view(self, indices: Sequence[int]) -> tuple[dict[str, NDArray[Any]], list[Sample]] | None:
         """Consecutive samples of one batch as one array per column, nothing copied."""
-        samples = [self._without_arrays(index) for index in indices]
+        samples = [replace(self._without_arrays(index), map_source="stored") for index in indices]
         for index in indices:
             if not self._proven[index]:
                 self._prove(index, self._members.arrays(index))
@@ -60,20 +77,35 @@ class ReadySamples:
             where = self._members.where(index, "json")
             raise AnnotationError(f"{where}: not the JSON of a ready sample ({error!r}). Convert again") from error
         self._digests[index] = document.get("arrays", "")
-        return replace(self._members.entry(index), **fields, map_source="stored")
+        return replace(self._members.entry(index), **fields)
 
     def _prove(self, index: int, arrays: dict[str, NDArray[Any]]) -> None:
         """Raise if the arrays are not those that were stored."""
         if self._proven[index]:
             return
         where = self._members.where(index, "images.npy" if self._members.are_batches else "image.npy")
-        if not _form_a_sample(arrays):
-            forms = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items())
-            raise DataError(f"{where}: not a page with maps of its size ({forms}). Convert again")
-        if self._digests.pop(index, "") not in ("", arrays_digest(arrays)):
+        digest = self._digests.pop(index, "")
+        if digest not in ("", arrays_digest(arrays)):
             self._remembered.pop(index, None)
             raise DataError(f"{where}: not the arrays that were stored. Fetch or convert it again")
+        if arrays["image"].ndim == 1:
+            _check_dense(arrays["image"], where, is_proven=bool(digest))
+        elif not _form_a_sample(arrays):
+            forms = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items())
+            raise DataError(f"{where}: not a page with maps of its size ({forms}). Convert again")
         self._proven[index] = True
+
+
+def _check_dense(image: NDArray[Any], where: str, is_proven: bool) -> None:
+    """Raise unless it is a dense page; one without a digest is unpacked, or else reading would not name its shard."""
+    try:
+        page = DensePage(image)
+        if image.dtype != np.uint8 or 0 in page.size:
+            raise DataError(f"not a page ({image.dtype} {image.shape}). Convert again")
+        if not is_proven:
+            page.check()
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from error
 
 
 def _form_a_sample(arrays: dict[str, NDArray[Any]]) -> bool:

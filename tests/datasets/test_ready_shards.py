@@ -56,7 +56,7 @@ def test_ready_batches_are_copied_where_something_is_done_to_them(synthetic, tmp
     assert_same(without_paths(list(Loader(dataset, 4, 2))), without_paths(expected))
 
 
-@pytest.mark.parametrize("options", [{"ready": True}, {"ready_batches": 3}])
+@pytest.mark.parametrize("options", [{"ready": True}, {"ready": True, "form": "raw"}, {"ready_batches": 3}])
 def test_a_flipped_bit_in_a_ready_array_is_told_or_skipped(synthetic, tmp_path, options):
     place = write(synthetic, tmp_path, **options)
     stored = OCRWebDataset(place, DEVICE).source.index.samples[1]

@@ -23,7 +23,7 @@ from ocr.tools.convert.plan import cut_into_shards, make_plan
 from ocr.tools.convert.settings import ConvertSettings
 
 ARRAYS = ("image", *Maps._fields)
-FORMS = [{}, {"maps": True}, {"ready": True}, {"ready_batches": 3}]
+FORMS = [{}, {"maps": True}, {"ready": True}, {"ready": True, "form": "raw"}, {"ready_batches": 3}]
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_plain_webdataset_reads_pixels_and_polygons(data, tmp_path):
 
 def test_ready_samples_are_those_of_the_dataset_bit_for_bit(data, tmp_path):
     webdataset = pytest.importorskip("webdataset")
-    convert(data, tmp_path, ready=True, bytes_per_shard=120_000)
+    convert(data, tmp_path, ready=True, form="raw", bytes_per_shard=120_000)
     dataset, index = open_pages(data), read_index(tmp_path)
     assert index.stages == stages_digest((dataset.decode, *dataset.transform.fixed, dataset.targets))
     assert [shard.samples for shard in index.shards] == [2, 2, 2, 1]
@@ -220,6 +220,9 @@ def test_what_cannot_work_is_refused_before_anything_is_written(data, tmp_path):
         ({"bytes_per_shard": 0}, "such as 256MB"),
         ({"shuffle_seed": -1}, "shuffle_seed=-1"),
         ({"ready_batches": 2, "shuffle_seed": 1}, "separates them"),
+        ({"ready": True, "form": "tense"}, "form='tense': did you mean dense"),
+        ({"form": "dense"}, r"form of ready samples.*Add ready \(--ready\)"),
+        ({"ready_batches": 2, "form": "dense"}, "viewed in place. Set form=raw"),
         ({"executor": "rya"}, "did you mean ray"),
         ({"workers": 0}, "workers=0"),
     ):

@@ -36,7 +36,7 @@ def flip_last_bit(data: Path, number: int) -> None:
     shard.write_bytes(content)
 
 
-@pytest.mark.parametrize("form", [{}, {"maps": True}, {"ready": True}], ids=str)
+@pytest.mark.parametrize("form", [{}, {"maps": True}, {"ready": True}, {"ready": True, "form": "raw"}], ids=str)
 @pytest.mark.parametrize("change", [edit_page, edit_word, flip_last_bit])
 def test_only_the_shard_of_what_changed_is_written_anew(tmp_path, form, change):
     data, out = write_pages(tmp_path / "pages"), tmp_path / "out"
@@ -52,6 +52,7 @@ def test_only_the_shard_of_what_changed_is_written_anew(tmp_path, form, change):
 def test_other_settings_give_other_shards(tmp_path):
     data, out = write_pages(tmp_path / "pages"), tmp_path / "out"
     forms = [{}, {"maps": True}, {"maps": True, "size": 32}, {"ready": True}, {"ready": True, "size": 32}]
+    forms += [{"ready": True, "form": "raw", "size": 32}, {"ready": True, "form": "dense", "size": 32}]
     for form in [*forms, {"ready_batches": 3}, {"ready_batches": 2}, {"shuffle_seed": 1}, {"shuffle_seed": 2}, {}]:
         assert convert(data, out, overwrite=True, **form).written == 1
         shutil.rmtree(tmp_path / "fresh", ignore_errors=True)

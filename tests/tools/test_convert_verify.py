@@ -30,7 +30,7 @@ from ocr.shards.index import ShardIndex
 from ocr.shards.sample_rows import SampleRows
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FORMS = [{}, {"maps": True}, {"ready": True}, {"ready_batches": 2}]
+FORMS = [{}, {"maps": True}, {"ready": True}, {"ready": True, "form": "raw"}, {"ready_batches": 2}]
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def tear_index(out: Path, index: ShardIndex) -> None:
     os.truncate(out / "val-index.json", 100)
 
 
-@pytest.mark.parametrize("form", FORMS[::2], ids=str)
+@pytest.mark.parametrize("form", FORMS[:3:2], ids=str)
 @pytest.mark.parametrize(
     ("damage", "named"),
     [

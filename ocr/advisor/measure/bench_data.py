@@ -19,8 +19,8 @@ from ocr.formats.read import read_annotations
 from ocr.pipeline.source import FolderSource
 from ocr.units import format_bytes
 
-BYTES_PER_PIXEL = {"maps": 7, "ready": 13}
-"""Of stored maps, and of ready pages with their maps."""
+BYTES_PER_PIXEL = {"maps": 7, "ready": 3}
+"""Of stored maps, and at most of ready pages."""
 
 
 @dataclass(frozen=True, slots=True)

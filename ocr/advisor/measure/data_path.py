@@ -36,7 +36,7 @@ class DataPath:
         self.dataset = dataset
         self._buffers = BufferPool()
         steps = _StepNames()
-        self._source = steps.add("source", type(dataset.source).__name__, "source", dataset.source.read)
+        self._source = steps.add("source", type(dataset.source).__name__, "source", self._read)
         self._stages = [steps.add_stage(*each) for each in _stages(dataset, take_apart)]
         self._targets = steps.add("targets", repr(dataset.draw_maps), "targets", self._draw)
         self._in_slots = engine == "threads"
@@ -72,6 +72,9 @@ class DataPath:
         batch = measure(self._join, items, buffer, pages=len(indices))
         arrived: Batch = measure(self._device, batch, pages=len(indices))
         return arrived
+
+    def _read(self, index: int) -> Sample:
+        return self.dataset.source.read(index).unpacked()
 
     def _draw(self, sample: Sample, slot: Slot | None) -> Sample:
         draw_maps = self.dataset.draw_maps

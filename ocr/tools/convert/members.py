@@ -18,14 +18,15 @@ from ocr.formats.maps import pack_maps
 from ocr.pipeline import metadata
 from ocr.pipeline.cut import Cut
 from ocr.pipeline.decode import Decode
-from ocr.pipeline.fingerprint import code_digest, digest, stages_digest
+from ocr.pipeline.fingerprint import code_digest, digest
 from ocr.pipeline.image_header import read_header
 from ocr.pipeline.metadata import ARRAYS
 from ocr.pipeline.page import FixedPart
 from ocr.pipeline.record import arrays_digest, to_record
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import Targets, maps_fingerprint
-from ocr.shards.index import ALLOWED, MAX_MEMBER_BYTES, RAW, READY
+from ocr.shards.index import ALLOWED, DENSE, MAX_MEMBER_BYTES, RAW
+from ocr.shards.ready import ready_digest
 
 IMAGE_EXTENSIONS = ALLOWED - {"json", "npz", "npy"}
 
@@ -43,12 +44,12 @@ class Recipe:
 
     @property
     def stages(self) -> str:
-        """What the index says about the stages: readers compare it with their own before they use ready samples."""
-        return stages_digest((*self.fixed_part.parts, self.targets)) if self.kind == READY else ""
+        """What the index says about the stages; empty for raw samples."""
+        return ready_digest(self.kind, self.fixed_part, self.targets) if self.kind != RAW else ""
 
     def digest(self) -> str:
         """Digest of everything that the members of a page depend on, except the page."""
-        stages = stages_digest((*self.fixed_part.parts, self.targets))
+        stages = ready_digest(self.kind, self.fixed_part, self.targets)
         return digest(
             f"{self.kind} {self.maps} {self.batch} {zlib.ZLIB_RUNTIME_VERSION}", code_digest(__name__), stages
         )
@@ -57,7 +58,8 @@ class Recipe:
         """Extensions of the members of a page, in order."""
         if self.kind == RAW:
             return [image_extension(filename), "json", *["npz"] * self.maps]
-        return [f"{name}{'s' * bool(self.batch)}.npy" for name in ARRAYS] + ["json"]
+        names = ARRAYS[:1] if self.kind == DENSE else ARRAYS
+        return [f"{name}{'s' * bool(self.batch)}.npy" for name in names] + ["json"]
 
 
 class Parts(NamedTuple):
@@ -73,7 +75,7 @@ class Parts(NamedTuple):
 def take_apart(recipe: Recipe, raw: Sample) -> Parts:
     """All that is stored of a page. Raises DataError if the page is bad, StageError if a stage fails on it."""
     try:
-        return _ready_parts(recipe, raw) if recipe.kind == READY else _raw_parts(recipe, raw)
+        return _raw_parts(recipe, raw) if recipe.kind == RAW else _ready_parts(recipe, raw)
     except (GlyphFeedError, MemoryError):
         raise
     except Exception as error:
@@ -82,7 +84,7 @@ def take_apart(recipe: Recipe, raw: Sample) -> Parts:
 
 def facts_of(recipe: Recipe, raw: Sample) -> dict[str, Any]:
     """The JSON of a page; for a ready page without its pixels, so that some fields are unknown."""
-    if recipe.kind == READY:
+    if recipe.kind != RAW:
         return metadata.to_json(recipe.fixed_part.measure(raw))
     header = read_header(raw.encoded, raw.path, recipe.fixed_part.decode.max_pixels)
     return metadata.source_to_json(replace(raw, raw_size=header.raw_size, orientation=header.orientation))
@@ -144,7 +146,8 @@ def _ready_parts(recipe: Recipe, raw: Sample) -> Parts:
             f"ready (--ready) keeps pages as bytes, and a transform makes {page.image.dtype} of {raw.filename}: put "
             "the normalisation at the end of the transforms"
         )
-    record = to_record(recipe.targets(page), Cut(page=True, maps=True))
+    is_dense = recipe.kind == DENSE
+    record = to_record(page if is_dense else recipe.targets(page), Cut(page=True, maps=not is_dense, dense=is_dense))
     return Parts(metadata.to_json(page) | {"arrays": arrays_digest(record.arrays)}, {}, record.arrays)
 
 

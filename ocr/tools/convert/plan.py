@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from ocr.loader.order import epoch_order
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.page import FixedPart
 from ocr.pipeline.source import FolderSource
-from ocr.shards.index import RAW, READY, shard_name
+from ocr.shards.index import DENSE, RAW, shard_name
 from ocr.shards.sample_rows import KEY_DIGITS
 from ocr.tools.convert.members import Recipe, image_extension, take_apart
 from ocr.tools.convert.settings import ConvertSettings
@@ -23,6 +24,9 @@ from ocr.tools.executor import LazyTasks
 
 if TYPE_CHECKING:
     from ocr.datasets import OCRDataset
+
+PROBES = 8
+"""Pages whose dense form is measured to estimate that of all; each has a size of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +94,7 @@ def make_plan(dataset: OCRDataset, split: str, out: Path, settings: ConvertSetti
     source = absolute_source(dataset)
     for name in source.names:
         image_extension(name)
-    recipe = make_recipe(dataset, *settings.form)
+    recipe = make_recipe(dataset, *settings.layout)
     count, seed = len(source), settings.shuffle_seed
     order = epoch_order(count, seed or 0, 0, shuffle=seed is not None)
     shards = cut_into_shards(order, _sizes(recipe, source, dataset.on_bad_sample), settings, recipe.batch or 1)
@@ -137,20 +141,22 @@ def key_of(index: int) -> str:
 
 
 def _sizes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> NDArray[np.int64]:
-    """Estimated bytes of each page: those of its file, or those of the first ready page."""
-    if recipe.kind == READY:
-        return np.full(len(source), _ready_bytes(recipe, source, on_bad_sample))
+    """Estimated bytes of each page: those of its file, or the mean of some ready pages."""
+    if recipe.kind != RAW:
+        found = list(islice(_ready_bytes(recipe, source, on_bad_sample), PROBES if recipe.kind == DENSE else 1))
+        return np.full(len(source), sum(found) // max(1, len(found)))
     signatures = (source.signature(index) for index in range(len(source)))
     return np.fromiter((signature.size if signature else 0 for signature in signatures), np.int64, len(source))
 
 
-def _ready_bytes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> int:
-    for index in range(len(source)):
+def _ready_bytes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> Iterator[int]:
+    """Bytes of ready pages, first of some that are spread over the source."""
+    count = len(source)
+    for index in chain(range(0, count, -(-count // PROBES)) if count else (), range(count)):
         try:
             parts = take_apart(recipe, source.read(index))
         except DataError:
             if on_bad_sample == "raise":
                 raise
         else:
-            return sum(array.nbytes for array in parts.arrays.values())
-    return 0
+            yield sum(array.nbytes for array in parts.arrays.values())

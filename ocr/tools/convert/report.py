@@ -40,7 +40,7 @@ def convert(datasets: Mapping[str, OCRDataset], out: str | Path, settings: Conve
     folder, console = _local_folder(out), Console()
     there = {split for split in datasets if settings.verify and index_path(folder, split).exists()}
     plans = {split: make_plan(datasets[split], split, folder, settings) for split in datasets if split not in there}
-    if settings.form != (RAW, False, 0):
+    if settings.layout != (RAW, False, 0):
         warm_up()
     with started(settings.executor, settings.workers):
         converted = [convert_split(plan, settings) for plan in plans.values()]

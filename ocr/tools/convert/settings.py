@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ocr.checks import check_integer
+from ocr.checks import check_choice, check_integer
 from ocr.errors import ConfigError
-from ocr.shards.index import RAW, READY
+from ocr.shards.index import DENSE, RAW, READY
 from ocr.tools.executor import check_executor
 from ocr.units import parse_bytes
 
 SAMPLES_PER_SHARD = 1000
+FORMS = ("raw", "dense")
 BYTES_PER_SHARD = 256_000_000
 """Large enough to be read at the full speed of a disk or an object store, small enough to share among workers."""
 
@@ -22,6 +23,9 @@ class ConvertSettings:
     maps: bool = False
     ready: bool = False
     ready_batches: int | None = None
+    form: str | None = None
+    """Of ready samples: "raw" (page and maps as in a batch) or "dense" (the page compressed). None: raw for batches,
+    which are views of the file, dense for others."""
     samples_per_shard: int | None = None
     bytes_per_shard: int | str | None = None
     shuffle_seed: int | None = None
@@ -36,6 +40,7 @@ class ConvertSettings:
         for name, minimum in (("ready_batches", 1), ("samples_per_shard", 1), ("shuffle_seed", 0)):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), minimum)
+        self._check_form()
         if self.ready_batches and self.shuffle_seed is not None:
             raise ConfigError(
                 f"ready_batches={self.ready_batches} stores neighbouring pages together, and shuffle_seed="
@@ -44,12 +49,24 @@ class ConvertSettings:
         if self.max_bytes < 1:
             raise ConfigError(f"bytes_per_shard={self.bytes_per_shard!r} must be a size >= 1 byte, such as 256MB")
 
+    def _check_form(self) -> None:
+        if self.form is None:
+            return
+        check_choice("form", self.form, FORMS)
+        if not self.ready and not self.ready_batches:
+            raise ConfigError(f"form={self.form} is the form of ready samples, and these are not. Add ready (--ready)")
+        if self.ready_batches and self.form == "dense":
+            raise ConfigError(
+                f"form=dense, but ready_batches={self.ready_batches} stores batches that are viewed in place. Set "
+                "form=raw, or set ready=true instead of ready_batches"
+            )
+
     @property
-    def form(self) -> tuple[str, bool, int]:
+    def layout(self) -> tuple[str, bool, int]:
         """Kind of the samples, whether they have maps, and how many of them are stored as one batch (0: none)."""
-        if self.ready or self.ready_batches:
+        if self.ready_batches or (self.ready and self.form == "raw"):
             return READY, False, self.ready_batches or 0
-        return RAW, self.maps, 0
+        return (DENSE, False, 0) if self.ready else (RAW, self.maps, 0)
 
     @property
     def max_samples(self) -> float:
