@@ -49,8 +49,8 @@ class KeptTable:
         try:
             table = open_table(self.path)
             looked_at, is_ours = table.about["looked_at"].items(), table.about["code"] == code_digest(self._maker)
-        except FileNotFoundError:
-            return None
+        except (FileNotFoundError, PermissionError):
+            return None  # Of a set this large, `keep` warns if nothing can be written either.
         except (OSError, DamagedTableError, ValueError, KeyError, TypeError) as error:
             log.warning("%s: cannot be used (%s); it is written again", self.path, error)
             return None

@@ -242,7 +242,8 @@ def fill_small_disk(folder: str, cache: str, size: str) -> list[tuple[int, int, 
     library.mount(b"none", b"/", None, private, None)
     if library.mount(b"tmpfs", cache.encode(), b"tmpfs", 0, f"size={size}".encode()):
         return None
-    full = [read_right(folder, cache, cache_max_bytes="1GB") for _ in range(2)]
+    limits = {"cache_max_bytes": "1GB", "cache_max_total_bytes": "1GB"}
+    full = [read_right(folder, cache, **limits) for _ in range(2)]
     assert library.mount(b"tmpfs", cache.encode(), b"tmpfs", remount, b"size=10m") == 0
     roomy = [read_right(folder, cache) for _ in range(2)]
     gc.collect()  # What is open to be written to keeps the file system so.
