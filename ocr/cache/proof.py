@@ -27,7 +27,9 @@ class Proof:
         self._source = source
         # Per sample the checksum that was proven, the hash of its file's signature, the number of the look in which
         # this signature was last seen, and whether the sample was written in this run. The last row has today's look.
-        self._shared = torch.zeros((len(source) + 1, 4), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        # Fresh shared memory is zero and takes room only where it is written; zeros that are moved there take it all.
+        memory = torch.UntypedStorage._new_shared(8 * 4 * (len(source) + 1))  # type: ignore[no-untyped-call]
+        self._shared = torch.empty(0, dtype=torch.int64).set_(memory).view(-1, 4)
         self._table = self._shared.numpy()
         self._table[-1, _LOOK] = 1
 
