@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ocr.cache.claims import Claims
 from ocr.cache.lock import lock_within
-from ocr.cache.row_format import METADATA_SLOT_BYTES, ROW_BYTES, Layout, Row, align
+from ocr.cache.row_format import METADATA_SLOT_BYTES, ROW_BYTES, ArraySpec, Layout, Row, align
 from ocr.cache.store_folder import DamagedStoreError, TruncatedStoreError, create_store, read_about
 from ocr.mapped_file import map_file, private_window
 from ocr.pipeline.record import Record
@@ -38,6 +38,8 @@ SHARED_LOCK_SECONDS = 1.0
 MIN_DIRTY_BYTES = 64 << 20
 CUT_SHORT = "one of its files was truncated while it was in use"
 CACHE_LINE_BYTES = 64
+ADVISED_BYTES = 128 << 10
+"""Of a longer piece Linux reads only as much as the disk's `read_ahead_kb`, whose default this is."""
 
 
 class Store:
@@ -106,9 +108,9 @@ class Store:
 
     def is_short(self) -> bool:
         """Whether a file was truncated while it is open: touching data that was cut off would end the process."""
-        return (
-            self.data_bytes < max(self._longest, len(self._mapped)) or os.fstat(self._rows).st_size < self._rows_bytes
-        )
+        # Known before the file is asked: another thread may make both longer in between.
+        known = max(self._longest, len(self._mapped))
+        return self.data_bytes < known or os.fstat(self._rows).st_size < self._rows_bytes
 
     def is_in_place(self) -> bool:
         """Whether the files are still those in the folder: another process may have replaced or removed them."""
@@ -138,20 +140,36 @@ class Store:
     def read(self, index: int, row: Row) -> Record | None:
         """Read-only views of a sample; None if its row cannot be right."""
         specs = self.layout.arrays(row.height, row.width, row.page_bytes)
-        if row.offset < 0:
-            if not self.layout.has_slots or (row.height, row.width) != (self.layout.height, self.layout.width):
-                return None
-            starts = [self._slot(name, index) for name in (*specs, "metadata")]
-        else:
-            sizes = [spec.nbytes for spec in specs.values()]
-            starts = [row.offset + sum(sizes[:n]) for n in range(len(sizes) + 1)]
-        if not self._covers(starts[-1] + row.metadata_bytes):
+        ranges = self._ranges(index, row, specs)
+        mapped = self._mapped_to(sum(ranges[-1])) if ranges is not None else None
+        if ranges is None or mapped is None:
             return None
         arrays = {
-            name: self._mapped[start : start + spec.nbytes].view(spec.dtype).reshape(spec.shape)
-            for (name, spec), start in zip(specs.items(), starts, strict=False)
+            name: mapped[start : start + length].view(spec.dtype).reshape(spec.shape)
+            for (name, spec), (start, length) in zip(specs.items(), ranges, strict=False)
         }
-        return Record(arrays, self._mapped[starts[-1] : starts[-1] + row.metadata_bytes].tobytes())
+        return Record(arrays, mapped[ranges[-1][0] : sum(ranges[-1])].tobytes())
+
+    def ranges(self, index: int, row: Row) -> list[tuple[int, int]] | None:
+        """Offset and length of each array of a sample, and of its metadata; None if its row cannot be right."""
+        return self._ranges(index, row, self.layout.arrays(row.height, row.width, row.page_bytes))
+
+    def _ranges(self, index: int, row: Row, specs: dict[str, ArraySpec]) -> list[tuple[int, int]] | None:
+        sizes = [*(spec.nbytes for spec in specs.values()), row.metadata_bytes]
+        if row.offset >= 0:
+            starts = [row.offset + sum(sizes[:n]) for n in range(len(sizes))]
+        elif self.layout.has_slots and (row.height, row.width) == (self.layout.height, self.layout.width):
+            starts = [self._slot(name, index) for name in (*specs, "metadata")]
+        else:
+            return None
+        return list(zip(starts, sizes, strict=True))
+
+    def will_need(self, start: int, length: int) -> None:
+        """Advise the system to read these bytes now, without waiting for them."""
+        with suppress(OSError):  # A file system may take no advice.
+            for offset in range(start, start + length, ADVISED_BYTES):
+                size = min(ADVISED_BYTES, start + length - offset)
+                os.posix_fadvise(self._data, offset, size, os.POSIX_FADV_WILLNEED)
 
     def windows(self, first: int, count: int) -> dict[str, NDArray[Any]] | None:
         """Consecutive slots of every column as private arrays; None if the system has no such windows."""
@@ -245,12 +263,13 @@ class Store:
         start, slot = self.columns[name]
         return start + slot * index
 
-    def _covers(self, end: int) -> bool:
-        """Whether the map and the file reach this offset, after mapping what was added since."""
-        length = self.data_bytes
-        if len(self._mapped) < end <= length:
-            self._mapped = map_file(self._data)
-        return end <= len(self._mapped) <= length
+    def _mapped_to(self, end: int) -> NDArray[np.uint8] | None:
+        """The map, made again if the file has grown beyond it; None if the file does not reach this offset."""
+        mapped = self._mapped
+        if len(mapped) < end <= self.data_bytes:
+            mapped = self._mapped = map_file(self._data)
+        # The length is asked for last, and the map is not that of another thread: both may have grown meanwhile.
+        return mapped if end <= len(mapped) <= self.data_bytes else None
 
 
 def _write_all(descriptor: int, data: NDArray[np.uint8], offset: int) -> None:

@@ -6,18 +6,22 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 
 from ocr.cache.cache import Cache
+from ocr.cache.readahead import ReadAhead, read_ahead
 from ocr.loader.protocol import CachedBatch
 from ocr.pipeline.batch import are_consecutive, as_batch
 from ocr.pipeline.cut import Cut
 from ocr.pipeline.ledger import Ledger, rows_of
 from ocr.pipeline.page import FixedPart
 from ocr.pipeline.source import Source
-from ocr.system import usable_cores
+from ocr.system import total_memory, usable_cores
 
 
 class PageCache:
@@ -28,6 +32,7 @@ class PageCache:
         self.cache = cache
         self._ledger, self._holds_batches = ledger, holds_batches
         self._settled: dict[str, int] = {}
+        self._memory_bytes = 0
 
     def can_view(self, indices: Sequence[int]) -> bool:
         """Whether a batch of these samples is a view as soon as the cache holds them."""
@@ -37,6 +42,12 @@ class PageCache:
         """A batch of neighbouring samples as views; None if they must be made or copied."""
         found = self.cache.view(indices) if self._holds_batches else None
         return None if found is None else (as_batch(*found), rows_of(found[1]))
+
+    def read_ahead(self, samples: NDArray[np.signedinteger[Any]] | range) -> ReadAhead | None:
+        """What announces the samples of a pass to the system; None if the cache fits into memory."""
+        # Asked once: it takes a millisecond, as long as a small epoch.
+        self._memory_bytes = self._memory_bytes or total_memory()
+        return read_ahead(self.cache.store, samples, self._memory_bytes)
 
     def settle(self) -> None:
         """Add the hits and misses of this epoch so far to the statistics of `ocr cache stats`."""

@@ -10,11 +10,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from ocr.cache.cache import Cache
 from ocr.cache.form import choose_form
+from ocr.cache.readahead import ReadAhead
 from ocr.datasets.page_cache import PageCache, open_cache
 from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_names
@@ -131,6 +134,10 @@ class PageDataset(Dataset[Item | None]):
     def peek(self, indices: Sequence[int]) -> CachedBatch | None:
         """The batch of these samples as views of the cache, if it holds them side by side."""
         return self._page_cache.peek(indices) if self._page_cache is not None else None
+
+    def read_ahead(self, samples: NDArray[np.signedinteger[Any]] | range) -> ReadAhead | None:
+        """What announces the samples of a pass to the system; None if the cache fits into memory."""
+        return self._page_cache.read_ahead(samples) if self._page_cache is not None else None
 
     def is_current(self, indices: Sequence[int]) -> bool:
         """Whether a batch that was peeked before this epoch holds what its samples are now."""

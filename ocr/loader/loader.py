@@ -14,7 +14,7 @@ from ocr.geometry.kernels.warm_up import warm_up
 from ocr.loader.batch_maker import Collate, OwnCollate, Pending, choose_maker
 from ocr.loader.order import BatchPlan, EpochBatches, OrderSettings, Pass, rank_and_world_size
 from ocr.loader.process_engine import ProcessEngine
-from ocr.loader.protocol import HasEpochs, LoadableDataset, Pages, ShardedPages, StreamedPages
+from ocr.loader.protocol import HasEpochs, LoadableDataset, Pages, ReadsAhead, ShardedPages, StreamedPages
 from ocr.loader.stream_order import StreamBatches
 from ocr.loader.worker_pool import WorkerPool
 from ocr.pipeline.batch import Batch
@@ -171,8 +171,10 @@ class Loader:
             pool.close()
 
     def _plan(self, current: Pass) -> Iterator[list[int]]:
-        """The samples of each batch; shards that must be fetched are announced."""
+        """The samples of each batch; shards that must be fetched are announced, and what is not in memory."""
         batches = self.batch_sampler.batches(current.epoch, current.done)
+        if isinstance(batches, BatchPlan) and isinstance(self.dataset, ReadsAhead):
+            batches.announce = self.dataset.read_ahead(batches.samples)
         if isinstance(batches, BatchPlan) and isinstance(self.dataset, ShardedPages):
             self.dataset.expect(batches.samples)
         return batches

@@ -230,12 +230,16 @@ class BatchPlan(Iterator[list[int]]):
     def __init__(self, order: Order | range, batches: int, batch_size: int | None, first_batch: int = 0) -> None:
         """Without a batch size, all samples are shared out evenly."""
         self._order, self._batches, self._size, self._next = order, batches, batch_size, first_batch
+        self.announce: Callable[[int], None] | None = None
+        """Called with the number of samples of each batch before it is handed out."""
 
     def __next__(self) -> list[int]:
         if self._next >= self._batches:
             raise StopIteration
         batch = self._order[self._start(self._next) : self._start(self._next + 1)]
         self._next += 1
+        if self.announce is not None:
+            self.announce(len(batch))
         return list(batch) if isinstance(batch, range) else batch.tolist()
 
     def __length_hint__(self) -> int:

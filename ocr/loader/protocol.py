@@ -95,6 +95,14 @@ class IndexedPages(Pages, Protocol):
 
 
 @runtime_checkable
+class ReadsAhead(Protocol):
+    """A dataset that tells the system ahead of time what it will read."""
+
+    def read_ahead(self, samples: NDArray[np.signedinteger[Any]] | range) -> Callable[[int], None] | None:
+        """For a pass over these samples, what to call with the size of each batch in turn; None if not needed."""
+
+
+@runtime_checkable
 class ShardedPages(IndexedPages, Protocol):
     """Pages in shards, which define the order of an epoch and are fetched ahead."""
 
