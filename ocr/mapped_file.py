@@ -15,9 +15,15 @@ from numpy.typing import NDArray
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
-def map_file(descriptor: int) -> NDArray[np.uint8]:
-    """The whole file, read-only, for as long as any view of it lives."""
-    return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+def map_file(descriptor: int, reads_around: bool = True) -> NDArray[np.uint8]:
+    """The whole file, read-only, for as long as any view of it lives.
+
+    Without `reads_around`, a page that is not in memory is read by itself and not with its neighbours.
+    """
+    mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    if not reads_around and hasattr(mmap, "MADV_RANDOM"):
+        mapped.madvise(mmap.MADV_RANDOM)
+    return np.frombuffer(mapped, dtype=np.uint8)
 
 
 def private_window(descriptor: int, start: int, length: int) -> NDArray[np.uint8] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -13,8 +12,6 @@ from numpy.typing import NDArray
 from ocr.cache.store import Store
 from ocr.system import free_memory
 
-LARGE_SHARE = 0.5
-"""Caches up to this share of the memory stay there after their first epoch, and are not read ahead."""
 MAX_AHEAD_BYTES = 64 << 20
 FREE_SHARE = 8
 """At most this fraction of the free memory: what is read too early is dropped again before it is used."""
@@ -94,10 +91,10 @@ def merged(ranges: Iterable[tuple[int, int]], gap: int = 4096) -> Iterator[tuple
 
 
 def read_ahead(
-    open_store: Callable[[], Store | None], samples: NDArray[np.signedinteger[Any]] | range, memory_bytes: int
+    open_store: Callable[[], Store | None], samples: NDArray[np.signedinteger[Any]] | range
 ) -> ReadAhead | None:
     """For one pass over a cache; None if it fits into memory, or if the system takes no advice."""
     store = open_store()
-    if store is None or not hasattr(os, "posix_fadvise") or store.used_bytes <= LARGE_SHARE * memory_bytes:
+    if store is None or not store.is_large():
         return None
     return ReadAhead(open_store, samples, min(MAX_AHEAD_BYTES, free_memory() // FREE_SHARE))

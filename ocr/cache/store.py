@@ -27,7 +27,7 @@ from ocr.cache.store_folder import DamagedStoreError, TruncatedStoreError, creat
 from ocr.mapped_file import map_file, private_window
 from ocr.pipeline.record import Record
 from ocr.pipeline.signature import Signature
-from ocr.system import free_memory
+from ocr.system import free_memory, total_memory
 
 EVENTS = ("hits", "misses", "invalid")
 _COUNTS = struct.Struct("<qqq")
@@ -38,6 +38,9 @@ SHARED_LOCK_SECONDS = 1.0
 MIN_DIRTY_BYTES = 64 << 20
 CUT_SHORT = "one of its files was truncated while it was in use"
 CACHE_LINE_BYTES = 64
+CAN_ADVISE = hasattr(os, "posix_fadvise")
+LARGE_SHARE = 0.5
+"""Caches up to this share of the memory stay there after their first epoch."""
 ADVISED_BYTES = 128 << 10
 """Of a longer piece Linux reads only as much as the disk's `read_ahead_kb`, whose default this is."""
 
@@ -57,6 +60,7 @@ class Store:
         if os.fstat(self._rows).st_size < self._rows_bytes or self.data_bytes < needed:
             raise DamagedStoreError(f"{folder}: one of its files was truncated")
         self._mapped = map_file(self._data)
+        self._memory_bytes, self._is_large = total_memory(), False
         self._claims = Claims(self._rows, self.writable)
 
     @classmethod
@@ -106,6 +110,17 @@ class Store:
         """What the data of all processes takes on disk."""
         return os.fstat(self._data).st_blocks * 512
 
+    def is_large(self) -> bool:
+        """Whether it has outgrown the memory, at any time since it was opened.
+
+        From then on samples are asked for whole: what a fault reads around it, up to megabytes, would displace pages
+        that are still needed.
+        """
+        if not self._is_large and self.used_bytes > LARGE_SHARE * self._memory_bytes and CAN_ADVISE:
+            self._is_large = True
+            self._mapped = map_file(self._data, reads_around=False)
+        return self._is_large
+
     def is_short(self) -> bool:
         """Whether a file was truncated while it is open: touching data that was cut off would end the process."""
         # Known before the file is asked: another thread may make both longer in between.
@@ -141,6 +156,9 @@ class Store:
         """Read-only views of a sample; None if its row cannot be right."""
         specs = self.layout.arrays(row.height, row.width, row.page_bytes)
         ranges = self._ranges(index, row, specs)
+        if self.is_large():
+            for start, length in ranges or ():
+                self.will_need(start, length)
         mapped = self._mapped_to(sum(ranges[-1])) if ranges is not None else None
         if ranges is None or mapped is None:
             return None
@@ -267,7 +285,7 @@ class Store:
         """The map, made again if the file has grown beyond it; None if the file does not reach this offset."""
         mapped = self._mapped
         if len(mapped) < end <= self.data_bytes:
-            mapped = self._mapped = map_file(self._data)
+            mapped = self._mapped = map_file(self._data, reads_around=not self._is_large)
         # The length is asked for last, and the map is not that of another thread: both may have grown meanwhile.
         return mapped if end <= len(mapped) <= self.data_bytes else None
 

@@ -21,7 +21,7 @@ from ocr.pipeline.cut import Cut
 from ocr.pipeline.ledger import Ledger, rows_of
 from ocr.pipeline.page import FixedPart
 from ocr.pipeline.source import Source
-from ocr.system import total_memory, usable_cores
+from ocr.system import usable_cores
 
 
 class PageCache:
@@ -32,7 +32,6 @@ class PageCache:
         self.cache = cache
         self._ledger, self._holds_batches = ledger, holds_batches
         self._settled: dict[str, int] = {}
-        self._memory_bytes = 0
 
     def can_view(self, indices: Sequence[int]) -> bool:
         """Whether a batch of these samples is a view as soon as the cache holds them."""
@@ -45,9 +44,7 @@ class PageCache:
 
     def read_ahead(self, samples: NDArray[np.signedinteger[Any]] | range) -> ReadAhead | None:
         """What announces the samples of a pass to the system; None if the cache fits into memory."""
-        # Asked once: it takes a millisecond, as long as a small epoch.
-        self._memory_bytes = self._memory_bytes or total_memory()
-        return read_ahead(self.cache.store, samples, self._memory_bytes)
+        return read_ahead(self.cache.store, samples)
 
     def settle(self) -> None:
         """Add the hits and misses of this epoch so far to the statistics of `ocr cache stats`."""

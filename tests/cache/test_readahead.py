@@ -11,6 +11,7 @@ import pytest
 from cache_worker import open_pages, write_pages
 from hypothesis import given
 from hypothesis import strategies as st
+from sameness import assert_same
 
 from ocr import system
 from ocr.cache.readahead import MIN_SAMPLE_BYTES, ReadAhead, merged
@@ -127,6 +128,24 @@ def test_only_a_cache_larger_than_half_of_the_memory_is_read_ahead(tmp_path, mon
         small_memory(tmp_path / f"system{number}", monkeypatch, memory)
         reopened = open_pages(pages, tmp_path / "cache", cache_form="dense")
         assert (reopened.read_ahead(range(8)) is not None) == is_read_ahead
+
+
+def test_a_page_of_a_large_cache_is_asked_for_whole_when_it_is_read_and_one_of_a_small_cache_is_not(
+    tmp_path, monkeypatch
+):
+    pages = write_pages(tmp_path / "pages")
+    opened = open_pages(pages, tmp_path / "cache", cache_form="dense")
+    opened.fill_cache()
+    advised: list[tuple[int, ...]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, *piece: advised.append(piece))
+    before = opened[3]
+    assert not advised
+    small_memory(tmp_path / "system", monkeypatch, opened.cache.store().used_bytes)
+    store = Store(opened.cache.store().folder)
+    record = store.read(3, store.row(3))
+    assert record is not None
+    assert [piece[:2] for piece in advised] == store.ranges(3, store.row(3))
+    assert_same(open_pages(pages, tmp_path / "cache", cache_form="dense")[3], before)
 
 
 def test_a_dataset_without_a_cache_reads_nothing_ahead(tmp_path):
