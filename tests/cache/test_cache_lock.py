@@ -93,6 +93,7 @@ def test_a_lock_file_without_a_name_in_it_is_held_all_the_same(tmp_path):
                 pass
 
 
+@pytest.mark.usefixtures("each_form")
 def test_a_stuck_process_costs_its_own_cache_only_and_pages_are_right(tmp_path, stuck, monkeypatch, caplog):
     pages, cache = write_pages(tmp_path / "pages"), tmp_path / "cache"
     read_right(pages, cache)
@@ -160,6 +161,7 @@ def test_a_lock_file_is_no_way_to_another_file(tmp_path):
     assert victim.read_text() == "content"
 
 
+@pytest.mark.usefixtures("each_form")
 def test_rows_that_a_stuck_process_locked_stop_the_writing_and_nothing_else(tmp_path, monkeypatch, caplog):
     pages, cache = write_pages(tmp_path / "pages"), tmp_path / "cache"
     read_right(pages, cache)

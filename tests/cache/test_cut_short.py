@@ -18,6 +18,8 @@ from ocr.pipeline.device import Normalize
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 
+pytestmark = pytest.mark.usefixtures("each_form")
+
 PAGES = 8
 
 

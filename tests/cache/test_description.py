@@ -20,7 +20,7 @@ PAGES = 4
 
 
 @pytest.fixture
-def pages(tmp_path: Path) -> Path:
+def pages(tmp_path: Path, each_form: str) -> Path:
     return write_pages(tmp_path / "pages", PAGES)
 
 

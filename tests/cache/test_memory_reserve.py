@@ -47,7 +47,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @pytest.fixture
-def pages(tmp_path: Path) -> Path:
+def pages(tmp_path: Path, each_form: str) -> Path:
     return write_pages(tmp_path / "pages", PAGES)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import cache_worker
 import pytest
 from cache_worker import items, open_pages, read_annotation, repaint, write_annotation, write_pages
 from sameness import assert_same
@@ -24,7 +25,7 @@ HOUR = 3600 * 10**9
 
 
 @pytest.fixture
-def pages(tmp_path: Path) -> Path:
+def pages(tmp_path: Path, each_form: str) -> Path:
     return write_pages(tmp_path / "pages", 3)
 
 
@@ -69,7 +70,7 @@ def open_cache(pages: Path, after_reading: Callable[[], None], *stages: FixedSta
     dataset = open_pages(pages)
     make = replace(dataset.fixed_part, stages=(*dataset.fixed_part.stages, *stages))
     source: Any = Edited(dataset.source, after_reading)
-    return Cache(source, make.parts, make, Cut(page=True, maps=False), pages.parent / "cache")
+    return Cache(source, make.parts, make, Cut(page=True, dense=cache_worker.form == "dense"), pages.parent / "cache")
 
 
 def nothing() -> None: ...
@@ -91,10 +92,10 @@ def test_a_page_edited_right_after_it_was_read_is_made_again(pages, later):
     later(HOUR)
     edits = [lambda: paint_over(pages)]
     cache = open_cache(pages, lambda: edits.pop()() if edits else None)
-    before = cache.sample(PAGE)
+    before = cache.sample(PAGE).unpacked()
     assert not edits
     for again in (cache, open_cache(pages, nothing)):
-        found = again.sample(PAGE)
+        found = again.sample(PAGE).unpacked()
         assert_same(found.image, open_cache(pages, nothing).make(open_pages(pages).source.read(PAGE)).image)
         assert not (found.image == before.image).all()
 
@@ -118,7 +119,7 @@ def test_a_file_that_changed_just_before_it_was_read_proves_nothing_however_long
 
 
 @pytest.mark.parametrize("seconds", [-(10**9), 0])
-def test_a_file_system_without_times_is_compared_by_content(pages, later, seconds):
+def test_a_file_system_without_times_is_compared_by_content(later, seconds):
     times = Signature(10, seconds, 0, 5)
     later(0)
     assert times.settled() == UNKNOWN
