@@ -97,3 +97,15 @@ def test_the_benchmark_of_one_pass_compares_its_pages_with_opencv(synthetic, tmp
     assert int(found[1]) == 8 * 96 * 96 * 3
     assert 0 < float(found[2]) < 0.1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_benchmark_of_scale_measures_folders_and_shards(tmp_path):
+    command = [sys.executable, str(ROOT / "benchmarks" / "scale.py"), "--pages", "10000", "--json", str(tmp_path / "f")]
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=900, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    assert run.returncode == 0, run.stderr
+    figures = json.loads((tmp_path / "f").read_text())
+    assert list(figures) == ["folder", "shards"]
+    assert all(math.isfinite(figure) for kind in figures.values() for figure in kind["10000"].values())
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]

@@ -127,3 +127,19 @@ def test_the_text_of_an_index_is_the_one_of_a_whole_json_document():
         assert text == json.dumps(document, separators=(",", ":")) + "\n"
         assert list(document) == ["format", "split", "kind", "annotated", "source", "stages", "shards", "samples"]
         assert document["samples"] == [json.loads(json.dumps(stored.to_row())) for stored in samples]
+
+
+@pytest.mark.usefixtures("files_for_few_rows_of_any_age")
+def test_another_version_of_a_remote_index_is_not_taken_for_the_kept_one(tmp_path):
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    storage, pages = Storage(tmp_path / "copies"), tmp_path / "pages"
+    urls = [f"memory://kept-index/{shard_name('val', shard)}" for shard in range(2)]
+    for names in (("a", "b", "c", "d"), ("e", "f", "g", "h")):
+        write_shards(tmp_path, names)
+        for path in (tmp_path / "val-index.json", *tmp_path.glob("*.tar")):
+            memory.pipe_file(f"/kept-index/{path.name}", path.read_bytes())
+        for _ in range(2):
+            source = open_shards(urls, storage, pages)
+            assert list(source.names) == [f"{name}.jpg" for name in names]
+            assert source.index.samples.table.path is not None
+    memory.rm("/kept-index", recursive=True)
