@@ -2,6 +2,8 @@
 
 python benchmarks/larger_than_memory.py        # as root, with cgroup v1: 600 MB of memory, 2 GB of pages
 
+The disk is limited too, so that it and not the cores sets the pace.
+
 Every contender is a process of its own in the group, from its first import on, and starts with the file out of memory.
 All take turns, and the median epoch of each counts. "reading the file" reads the same bytes from first to last.
 """
@@ -17,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 GROUPS = Path("/sys/fs/cgroup/memory")
+DISK_GROUPS = Path("/sys/fs/cgroup/blkio")
 SIDE = 264
 """Noise of this side takes 209 kB: as much as a receipt of 640 x 640 in dense form."""
 PAGE_BYTES = SIDE * SIDE * 3
@@ -36,30 +39,43 @@ CONTENDERS: dict[str, dict[str, Any]] = {
     "shuffled, by faults": {"shuffle": True, "advice": "none"},
     "shuffled, page by page": {"shuffle": True, "advice": "pages"},
     "shuffled, read ahead": {"shuffle": True},
+    "blocks, read ahead": {"shuffle": True, "order": "blocks"},
 }
 
 
 @contextmanager
-def memory_group(limit: int) -> Iterator[Path]:
-    """A cgroup with this limit; removed at the end, also after Ctrl-C."""
-    group = GROUPS / f"glyphfeed-{os.getpid()}"
+def limited(memory_bytes: int, disk_bytes: int, folder: Path) -> Iterator[list[Path]]:
+    """Groups with these limits of memory and of reads per second; removed at the end, also after Ctrl-C."""
+    groups = [parent / f"glyphfeed-{os.getpid()}" for parent in (GROUPS, DISK_GROUPS)]
+    device = folder.stat().st_dev
+    limits = {
+        "memory.limit_in_bytes": memory_bytes,
+        "blkio.throttle.read_bps_device": f"{os.major(device)}:{os.minor(device)} {disk_bytes}",
+    }
     try:
-        group.mkdir()
-    except OSError as error:
-        sys.exit(f"skipped: {GROUPS} is not writable ({error.strerror}). Run it as root, on a system with cgroup v1")
-    try:
-        (group / "memory.limit_in_bytes").write_text(str(limit))
-        yield group
+        for group, (name, limit) in zip(groups, limits.items(), strict=True):
+            try:
+                group.mkdir()
+                (group / name).write_text(str(limit))
+            except OSError as error:
+                sys.exit(f"skipped: {group}: {error.strerror}. Run it as root, on a system with cgroup v1")
+        yield groups
     finally:
-        group.rmdir()
+        for group in groups:
+            if group.exists():
+                group.rmdir()
 
 
-def run_apart(arguments: argparse.Namespace, contender: str, group: Path | None = None) -> dict[str, Any]:
-    """What one process measured; in the group from its start."""
-    join = (lambda: (group / "cgroup.procs").write_text(str(os.getpid()))) if group is not None else None
+def run_apart(arguments: argparse.Namespace, contender: str, groups: Sequence[Path] = ()) -> dict[str, Any]:
+    """What one process measured; in the groups from its start."""
+
+    def join() -> None:
+        for group in groups:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
     options = ["--child", contender, "--folder", arguments.folder, "--pages", arguments.pages]
     options += ["--epochs", arguments.epochs, "--seconds", arguments.seconds, "--ahead-mb", arguments.ahead_mb]
-    options += ["--engine", arguments.engine]
+    options += ["--engine", arguments.engine, "--file", arguments.file]
     command = [sys.executable, __file__, *map(str, options)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=join)
     try:
@@ -121,13 +137,13 @@ def resident_bytes() -> int:
 def measure_child(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the process of one contender does."""
     if arguments.child == "fill":
-        write_pages(arguments.folder, arguments.pages)
+        if not (arguments.folder / "pages.json").exists():
+            write_pages(arguments.folder, arguments.pages)
         dataset = open_dataset(arguments.folder)
         dataset.fill_cache()
-        return {"covered": dataset.cache.covered, "bytes": dataset.cache.store().used_bytes}
+        return {"file": str(dataset.cache.store().folder / "data")}
     if arguments.child == "reading the file":
-        (file,) = arguments.folder.glob("cache/*/data")
-        return {"pages_per_second": [read_file(file, arguments.pages)], "resident": [resident_bytes()]}
+        return {"pages_per_second": [read_file(arguments.file, arguments.pages)], "resident": [resident_bytes()]}
     from ocr.cache import readahead, store
     from ocr.loader import Loader
 
@@ -168,15 +184,16 @@ def read_file(file: Path, pages: int) -> float:
     return pages / (time.perf_counter() - start)
 
 
-def measure(arguments: argparse.Namespace, group: Path, file: Path) -> dict[str, list[dict[str, Any]]]:
+def measure(arguments: argparse.Namespace, groups: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
     """All rounds of all contenders."""
+    peak = groups[0] / "memory.max_usage_in_bytes"
     rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in arguments.only or CONTENDERS}
     for _ in range(arguments.rounds):
         for name, found in rounds.items():
-            drop(file)
-            (group / "memory.max_usage_in_bytes").write_text("0")
-            found.append(run_apart(arguments, name, group))
-            found[-1]["peak"] = int((group / "memory.max_usage_in_bytes").read_text())
+            drop(arguments.file)
+            peak.write_text("0")
+            found.append(run_apart(arguments, name, groups))
+            found[-1]["peak"] = int(peak.read_text())
             print(name, found[-1], file=sys.stderr)
     return rounds
 
@@ -206,6 +223,7 @@ def show(rounds: dict[str, list[dict[str, Any]]], group: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limit-mb", type=int, default=600, help="memory of the group (default: 600)")
+    parser.add_argument("--disk-mb", type=int, default=60, help="MB per second of the disk (default: 60)")
     parser.add_argument("--pages", type=int, default=9600, help="pages of 209 kB (default: 9600, 2 GB)")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each contender (default: 3)")
     parser.add_argument("--epochs", type=int, default=2, help="epochs of each process (default: 2)")
@@ -214,18 +232,20 @@ def main() -> int:
     parser.add_argument("--ahead-mb", type=float, default=0, help="how far to read ahead (default: as the loader does)")
     parser.add_argument("--only", action="append", choices=[*CONTENDERS], help="this contender; may be repeated")
     parser.add_argument("--folder", type=Path, help="keep pages and cache there for the next run")
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         print(json.dumps(measure_child(arguments)))
         return 0
+    if arguments.folder is not None:
+        arguments.folder.mkdir(parents=True, exist_ok=True)
     kept, arguments.folder = arguments.folder, arguments.folder or Path(tempfile.mkdtemp(prefix="glyphfeed-large-"))
     try:
-        with memory_group(arguments.limit_mb * 10**6) as group:
-            if not list(arguments.folder.glob("cache/*/data")):
-                print(run_apart(arguments, "fill"), file=sys.stderr)
-            (file,) = arguments.folder.glob("cache/*/data")
-            show(measure(arguments, group, file), group)
+        limits = arguments.limit_mb * 10**6, arguments.disk_mb * 10**6
+        with limited(*limits, arguments.folder) as groups:
+            arguments.file = Path(run_apart(arguments, "fill")["file"])
+            show(measure(arguments, groups), groups[0])
     finally:
         if kept is None:
             shutil.rmtree(arguments.folder)

@@ -64,6 +64,7 @@ class OCRDataModule(lightning.LightningDataModule):
         return {
             "engine": self.config.data.engine,
             "batches_ahead": self.config.data.batches_ahead,
+            "order": self.config.data.order,
             "seed": self.config.seed,
             "collate_fn": make(self.config.collate_fn, "collate_fn"),
             **self.config.dataloaders[f"{split}_dataloader"],

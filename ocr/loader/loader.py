@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from ocr.checks import check_choice, check_integer
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.loader.batch_maker import Collate, OwnCollate, Pending, choose_maker
-from ocr.loader.order import BatchPlan, EpochBatches, OrderSettings, Pass, rank_and_world_size
+from ocr.loader.order import ORDERS, BatchPlan, EpochBatches, OrderSettings, Pass, block_order, rank_and_world_size
 from ocr.loader.process_engine import ProcessEngine
 from ocr.loader.protocol import HasEpochs, LoadableDataset, Pages, ReadsAhead, ShardedPages, StreamedPages
 from ocr.loader.stream_order import StreamBatches
@@ -32,6 +33,8 @@ class Loader:
     cache without a copy. `engine="processes"`: torch's DataLoader with the same samples, for transforms that hold the
     GIL; `settings` are its own. With `device`, batches arrive there, normalised, while the model is busy.
 
+    `order="blocks"` shuffles blocks of neighbouring pages, for caches larger than memory on disks that seek.
+
     The names of torch's DataLoader work with both engines: `prefetch_factor` is `batches_ahead`, and
     `persistent_workers` has no effect on threads, which start in microseconds.
     """
@@ -49,6 +52,7 @@ class Loader:
         batches_ahead: int = 2,
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
+        order: str = "shuffle",
         collate_fn: Collate | None = None,
         device: torch.device | str | None = None,
         rank: int | None = None,
@@ -57,11 +61,13 @@ class Loader:
     ) -> None:
         ahead = batches_ahead if prefetch_factor is None else prefetch_factor
         _check_settings(dataset, engine, num_workers, ahead, settings)
+        _check_order(dataset, order)
         self.dataset, self.engine, self.num_workers, self.batches_ahead = dataset, engine, num_workers, ahead
         rank, world_size = rank_and_world_size(rank, world_size)
         self.batch_sampler = _choose_batches(
             dataset,
             batch_size,
+            order,
             {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "rank": rank, "world_size": world_size},
         )
         normalize = None
@@ -202,8 +208,20 @@ def _check_settings(
         raise ConfigError("data.engine=processes: shards without an index are streamed to threads only")
 
 
-def _choose_batches(dataset: LoadableDataset, batch_size: int, settings: OrderSettings) -> EpochBatches | StreamBatches:
+def _check_order(dataset: LoadableDataset, order: str) -> None:
+    check_choice("data.order", order, ORDERS)
+    if order == "blocks" and isinstance(dataset, ShardedPages | StreamedPages):
+        raise ConfigError(
+            "data.order=blocks is for pages in a folder; shards are blocks already. Set shards.shuffle_buffer=1024"
+        )
+
+
+def _choose_batches(
+    dataset: LoadableDataset, batch_size: int, order: str, settings: OrderSettings
+) -> EpochBatches | StreamBatches:
     if isinstance(dataset, StreamedPages):
         return StreamBatches(dataset.handles, batch_size, forget=dataset.forget, **settings)
-    order = dataset.epoch_order if isinstance(dataset, ShardedPages) else None
-    return EpochBatches(len(dataset), batch_size, order=order, **settings)
+    own = dataset.epoch_order if isinstance(dataset, ShardedPages) else None
+    if order == "blocks":
+        own = partial(block_order, len(dataset))
+    return EpochBatches(len(dataset), batch_size, order=own, **settings)

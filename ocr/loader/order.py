@@ -12,6 +12,11 @@ from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
 
+ORDERS = ("shuffle", "blocks")
+BLOCK = 32
+"""Neighbouring samples that stay in one group: 7 MB of dense receipts, 50 ms of a disk that takes 10 ms to seek."""
+WINDOW = 1024
+"""Samples that are shuffled together: 32 blocks from anywhere in the set."""
 _PIECE = 1 << 20
 Order = NDArray[np.signedinteger[Any]]
 """Sample indices: 4 bytes each, 8 if there are more than two thousand million."""
@@ -50,6 +55,16 @@ def shard_order(shard_of: Order, seed: int, epoch: int, buffer: int) -> Order:
             groups.append(rng.permutation(np.concatenate(group)))
             group = []
     return np.concatenate([*groups, rng.permutation(np.concatenate(group))] if group else groups)
+
+
+def block_order(count: int, seed: int, epoch: int, shuffle: bool) -> Order:
+    """An order whose neighbours are near each other in the file: blocks at random, shuffled in groups of `WINDOW`.
+
+    >>> sorted(block_order(3, seed=0, epoch=0, shuffle=True).tolist())
+    [0, 1, 2]
+    """
+    order = epoch_order(count, seed, epoch, False)
+    return shard_order(order // BLOCK, seed, epoch, WINDOW) if shuffle else order
 
 
 def in_first_use(shards: int, shard_of: Order, samples: Order | range) -> list[int]:

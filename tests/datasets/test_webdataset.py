@@ -230,3 +230,9 @@ def test_a_training_config_reads_shards(synthetic, tmp_path):
         loader = OCRDataModule(config).loader(split)
         assert isinstance(loader.dataset, OCRWebDataset)
         assert sum(len(batch["images"]) for batch in loader) == pages
+
+
+def test_blocks_are_refused_for_shards_which_are_blocks_already(synthetic, tmp_path):
+    shards = write_shards(folder(synthetic, "val"), tmp_path / "shards", "val")
+    with pytest.raises(ConfigError, match=r"data\.order=blocks.*shards\.shuffle_buffer"):
+        Loader(OCRWebDataset(f"{shards}/val-*.tar", FIXED), shuffle=True, order="blocks")
