@@ -124,7 +124,13 @@ def config_cases(data: Path, out: Path) -> Iterator[tuple[str, Callable[[], str]
             dali = ("use_dali=true", "dali.device=cpu", f"dali.suffix={suffix}")
             yield f"config {split}, DALI {suffix}", lambda split=split, dali=dali: loaded(split, *dali)
     yield "albumentations", lambda: loaded("train", albumentations)
-    for kind, settings in (("raw", {}), ("ready", {"ready": True}), ("ready_batches", {"ready_batches": 3})):
+    kinds: dict[str, dict[str, Any]] = {
+        "raw": {},
+        "ready": {"ready": True, "form": "raw"},
+        "dense": {"ready": True, "form": "dense"},
+        "ready_batches": {"ready_batches": 3},
+    }
+    for kind, settings in kinds.items():
 
         def shards(kind: str = kind, settings: dict[str, Any] = settings) -> str:
             config = compose_training([*small, "data.cache=off"])

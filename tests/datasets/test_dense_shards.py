@@ -53,6 +53,7 @@ def test_items_of_dense_shards_are_those_of_the_folder(synthetic, tmp_path, tran
         mine, theirs = dataset[index], made[index]
         del mine["image_path"], theirs["image_path"]
         assert_same(mine, theirs)
+        assert dataset.page(index).map_source == ""
         assert dataset.sample(index).map_source == "drawn"
 
 
