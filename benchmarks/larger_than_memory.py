@@ -61,9 +61,13 @@ def limited(memory_bytes: int, disk_bytes: int, folder: Path) -> Iterator[list[P
                 sys.exit(f"skipped: {group}: {error.strerror}. Run it as root, on a system with cgroup v1")
         yield groups
     finally:
-        for group in groups:
-            if group.exists():
-                group.rmdir()
+        for group in filter(Path.exists, groups):
+            # Workers of a process that was killed end a little later.
+            for _ in range(100):
+                if not (group / "cgroup.procs").read_text():
+                    break
+                time.sleep(0.1)
+            group.rmdir()
 
 
 def run_apart(arguments: argparse.Namespace, contender: str, groups: Sequence[Path] = ()) -> dict[str, Any]:

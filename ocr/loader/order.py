@@ -14,7 +14,7 @@ from ocr.errors import ConfigError
 
 ORDERS = ("shuffle", "blocks")
 BLOCK = 32
-"""Neighbouring samples that stay in one group: 7 MB of dense receipts, 50 ms of a disk that takes 10 ms to seek."""
+"""Neighbouring samples that stay in one group: 5 MB of dense receipts, 30 ms of a disk that takes 10 ms to seek."""
 WINDOW = 1024
 """Samples that are shuffled together: 32 blocks from anywhere in the set."""
 _PIECE = 1 << 20
