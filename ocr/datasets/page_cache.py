@@ -23,6 +23,8 @@ from ocr.pipeline.page import FixedPart
 from ocr.pipeline.source import Source
 from ocr.system import usable_cores
 
+CACHE_COUNTS = ("cache_hits", "cache_misses", "cache_invalid")
+
 
 class PageCache:
     """Batches as views of a cache, filling it ahead, and counting its hits and misses."""
@@ -48,11 +50,10 @@ class PageCache:
 
     def settle(self) -> None:
         """Add the hits and misses of this epoch so far to the statistics of `ocr cache stats`."""
-        totals = self._ledger.totals()
-        counts = {name: totals[f"cache_{name}"] for name in ("hits", "misses", "invalid")}
+        counts = self._ledger.totals(CACHE_COUNTS)
         new = {name: count - self._settled.get(name, 0) for name, count in counts.items()}
         if any(new.values()):
-            self.cache.settle(**new)
+            self.cache.settle(**{name.removeprefix("cache_"): count for name, count in new.items()})
             self._settled = counts
 
     def start_epoch(self, changed: Sequence[int]) -> None:

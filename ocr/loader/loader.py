@@ -63,6 +63,10 @@ class Loader:
         _check_settings(dataset, engine, num_workers, ahead, settings)
         _check_order(dataset, order)
         self.dataset, self.engine, self.num_workers, self.batches_ahead = dataset, engine, num_workers, ahead
+        # Once: asking for a protocol takes 50 microseconds, while the first batch is waited for.
+        self._with_epochs = dataset if isinstance(dataset, HasEpochs) else None
+        self._reading_ahead = dataset if isinstance(dataset, ReadsAhead) else None
+        self._sharded = dataset if isinstance(dataset, ShardedPages) else None
         rank, world_size = rank_and_world_size(rank, world_size)
         self.batch_sampler = _choose_batches(
             dataset,
@@ -101,8 +105,8 @@ class Loader:
     def __iter__(self) -> Iterator[Batch | None]:
         current = self.batch_sampler.start_pass()
         first = current.done
-        if isinstance(self.dataset, HasEpochs):
-            self.dataset.set_epoch(current.epoch)
+        if self._with_epochs is not None:
+            self._with_epochs.set_epoch(current.epoch)
         try:
             for batch in self._pass(current):
                 current.done += 1
@@ -179,10 +183,10 @@ class Loader:
     def _plan(self, current: Pass) -> Iterator[list[int]]:
         """The samples of each batch; shards that must be fetched are announced, and what is not in memory."""
         batches = self.batch_sampler.batches(current.epoch, current.done)
-        if isinstance(batches, BatchPlan) and isinstance(self.dataset, ReadsAhead):
-            batches.announce = self.dataset.read_ahead(batches.samples)
-        if isinstance(batches, BatchPlan) and isinstance(self.dataset, ShardedPages):
-            self.dataset.expect(batches.samples)
+        if isinstance(batches, BatchPlan) and self._reading_ahead is not None:
+            batches.announce = self._reading_ahead.read_ahead(batches.samples)
+        if isinstance(batches, BatchPlan) and self._sharded is not None:
+            self._sharded.expect(batches.samples)
         return batches
 
     def _from_here(self, plan: Iterator[list[int]], epoch: int) -> Generator[Batch | None]:

@@ -71,14 +71,14 @@ class Ledger:
         """Start a new epoch."""
         self._packed.fill(0)
 
-    def totals(self) -> dict[str, int]:
-        """Sums over the epoch so far."""
-        totals = dict.fromkeys(COUNTS, 0)
+    def totals(self, counts: Sequence[str] = COUNTS) -> dict[str, int]:
+        """Sums over the epoch so far, of all counts or of some."""
+        totals = {name: len(self.left_out) if name == "skipped" else 0 for name in counts}
         for start in range(0, len(self._packed), _CHUNK):
             chunk = self._packed[start : start + _CHUNK]
-            for name in COUNTS:
+            for name in counts:
                 totals[name] += int(_of(chunk, name).sum())
-        return totals | {"skipped": totals["skipped"] + len(self.left_out)}
+        return totals
 
     def files(self, count: str) -> list[str]:
         """Names of the samples that contribute to one of the counts."""
