@@ -16,11 +16,12 @@ import json
 import os
 import shutil
 import struct
+from abc import abstractmethod
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import xxhash
@@ -30,6 +31,7 @@ from ocr.atomic import replacing
 from ocr.errors import DataError
 from ocr.mapped_file import map_file
 
+T = TypeVar("T")
 MAGIC = b"GFROWS\x00\x02"
 IN_MEMORY_BYTES = 64 << 20
 """Rows that are being collected go to a temporary file beyond this."""
@@ -40,6 +42,27 @@ _ALIGNMENT = 64
 
 class DamagedTableError(Exception):
     """The file is not a table, or not a whole one."""
+
+
+class RowSequence(Sequence[T]):
+    """Behaves like a list, of which only what is asked for is made."""
+
+    @abstractmethod
+    def _at(self, position: int) -> T:
+        """The value at a position from 0 on."""
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        positions = range(len(self))[index]
+        return self._at(positions) if isinstance(positions, int) else [self._at(position) for position in positions]
+
+    def __iter__(self) -> Iterator[T]:
+        return (self._at(position) for position in range(len(self)))
 
 
 class RowTable:

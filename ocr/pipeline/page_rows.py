@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import feed
-from ocr.row_table import RowTable, RowTableWriter
+from ocr.row_table import RowSequence, RowTable, RowTableWriter
 
 NO_POLYGONS = Polygons.pack([])
 _LENGTHS = struct.Struct("<IIIIII")
@@ -30,8 +30,8 @@ class Entry:
     claimed_size: tuple[int, int] | None = None
 
 
-class PageRows(Sequence[Entry]):
-    """The pages of a split; equal to a list of entries, of which only the one that is asked for is made."""
+class PageRows(RowSequence[Entry]):
+    """The pages of a split."""
 
     def __init__(self, table: RowTable) -> None:
         self.table = table
@@ -47,16 +47,8 @@ class PageRows(Sequence[Entry]):
     def __len__(self) -> int:
         return len(self.table)
 
-    @overload
-    def __getitem__(self, index: int) -> Entry: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Entry]: ...
-
-    def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
-        if isinstance(index, slice):
-            return [self[position] for position in range(len(self))[index]]
-        return _from_row(self.table.row(range(len(self))[index]))
+    def _at(self, position: int) -> Entry:
+        return _from_row(self.table.row(position))
 
     @property
     def names(self) -> Names:
@@ -80,7 +72,7 @@ class PageRows(Sequence[Entry]):
         return rows, len(known), found.count(-1)
 
 
-class Names(Sequence[str]):
+class Names(RowSequence[str]):
     """The file names of pages."""
 
     def __init__(self, table: RowTable) -> None:
@@ -89,21 +81,10 @@ class Names(Sequence[str]):
     def __len__(self) -> int:
         return len(self._table)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[position] for position in range(len(self))[index]]
-        row = self._table.row(range(len(self))[index])
+    def _at(self, position: int) -> str:
+        row = self._table.row(position)
         end = _LENGTHS.size + _LENGTHS.unpack_from(row)[0]
         return row[_LENGTHS.size : end].decode(errors="surrogatepass")
-
-    def __iter__(self) -> Iterator[str]:
-        return (self[index] for index in range(len(self)))
 
 
 class PageRowsWriter:

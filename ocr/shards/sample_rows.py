@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ocr.pipeline.fingerprint import feed
-from ocr.row_table import RowTable, RowTableWriter
+from ocr.row_table import RowSequence, RowTable, RowTableWriter
 
 KEY_DIGITS = 8
 _COLUMNS = {"shard": "i", "number": "q", "position": "i"}
@@ -45,8 +45,8 @@ class StoredSample:
         return cls(key, name, int(shard), places, content, annotation)
 
 
-class SampleRows(Sequence[StoredSample]):
-    """Samples in some order; equal to a list of them, of which only the one that is asked for is made."""
+class SampleRows(RowSequence[StoredSample]):
+    """Samples in some order."""
 
     def __init__(
         self, table: RowTable, rows: NDArray[np.signedinteger[Any]] | None = None, renumbered: Sequence[int] = ()
@@ -66,22 +66,11 @@ class SampleRows(Sequence[StoredSample]):
     def __len__(self) -> int:
         return len(self.table) if self._rows is None else len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> StoredSample: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[StoredSample]: ...
-
-    def __getitem__(self, index: int | slice) -> StoredSample | list[StoredSample]:
-        if isinstance(index, slice):
-            return [self[position] for position in range(len(self))[index]]
-        row = json.loads(self.table.row(self._row(index)))
+    def _at(self, position: int) -> StoredSample:
+        row = json.loads(self.table.row(self._row(position)))
         if len(self._renumbered):
             row[2] = int(self._renumbered[row[2]])
         return StoredSample.from_row(row)
-
-    def __iter__(self) -> Iterator[StoredSample]:
-        return (self[index] for index in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SampleRows) and len(self) == len(other) and all(map(StoredSample.__eq__, self, other))
@@ -150,7 +139,7 @@ class SampleRows(Sequence[StoredSample]):
         return position if self._rows is None else int(self._rows[position])
 
 
-class _Names(Sequence[str]):
+class _Names(RowSequence[str]):
     """The file names of samples."""
 
     def __init__(self, samples: SampleRows) -> None:
@@ -159,16 +148,8 @@ class _Names(Sequence[str]):
     def __len__(self) -> int:
         return len(self._samples)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [sample.filename for sample in self._samples[index]]
-        return self._samples[index].filename
+    def _at(self, position: int) -> str:
+        return self._samples[position].filename
 
 
 class SampleRowsWriter:
