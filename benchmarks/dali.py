@@ -55,6 +55,7 @@ class Course:
         """Pages with the transforms of the config, and no cache."""
         config = OmegaConf.create({"transforms": OmegaConf.load(TRANSFORMS)})
         config.transforms.size, config.transforms.normalize = self.size, "host"
+        config.transforms.letterbox.shape = "square"
         name = "train_transform" if train else "val_transform"
         transform = make(config.transforms[name], f"transforms.{name}")
         decode = {"scaled": scaled}

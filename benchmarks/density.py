@@ -10,8 +10,6 @@ cache are dropped from memory, so that they come from the disk.
 from __future__ import annotations
 
 import argparse
-import gc
-import os
 import shutil
 import sys
 import tempfile
@@ -137,12 +135,7 @@ def second_run(course: Course, form: str, cache_form: str) -> float:
 
 def drop_from_memory(folder: Path) -> None:
     """Write everything to the disk and have the system forget it; pages that are still mapped only root can drop."""
-    gc.collect()
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as stream:
-                os.fsync(stream.fileno())
-                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    measure.drop_files(folder)
     with suppress(OSError):
         Path("/proc/sys/vm/drop_caches").write_text("1", encoding="ascii")
 

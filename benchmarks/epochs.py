@@ -96,6 +96,8 @@ class Course:
         """Our training batches, with the augmentation of the config."""
         config = OmegaConf.create({"transforms": OmegaConf.load(TRANSFORMS)})
         config.transforms.size, config.transforms.normalize = self.size, FORMS[form]
+        # The reference knows squares only: both make the same pixels.
+        config.transforms.letterbox.shape = "square"
         transform = make(config.transforms.train_transform, "transforms.train_transform")
         paths = split_paths(self.data, self.train_split)
         settings = {"cache": "auto", "cache_folder": self.caches} | settings

@@ -94,13 +94,6 @@ def run_apart(arguments: argparse.Namespace, contender: str, groups: Sequence[Pa
     return found
 
 
-def drop(file: Path) -> None:
-    """Leave nothing of a file in memory."""
-    with file.open("rb") as stream:
-        os.fsync(stream.fileno())
-        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def write_pages(folder: Path, pages: int) -> None:
     """Images of noise with one word each."""
     import numpy as np
@@ -190,11 +183,13 @@ def read_file(file: Path, pages: int) -> float:
 
 def measure(arguments: argparse.Namespace, groups: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
     """All rounds of all contenders."""
+    from benchmarks.measure import drop_file
+
     peak = groups[0] / "memory.max_usage_in_bytes"
     rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in arguments.only or CONTENDERS}
     for _ in range(arguments.rounds):
         for name, found in rounds.items():
-            drop(arguments.file)
+            drop_file(arguments.file)
             peak.write_text("0")
             found.append(run_apart(arguments, name, groups))
             found[-1]["peak"] = int(peak.read_text())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -33,10 +35,10 @@ def exit_with(main: Callable[[], int]) -> NoReturn:
         sys.exit(f"error: {error}")
 
 
-def add_data_options(parser: argparse.ArgumentParser, rounds: int) -> None:
+def add_data_options(parser: argparse.ArgumentParser, rounds: int, split: str = "val") -> None:
     """The options that every benchmark takes."""
     parser.add_argument("--data", type=Path, default=None, help="dataset folder (default: synthetic pages)")
-    parser.add_argument("--split", default="val", help="split to read (default: val)")
+    parser.add_argument("--split", default=split, help=f"split to read (default: {split})")
     parser.add_argument("--rounds", type=int, default=rounds, help=f"turns of each contender (default: {rounds})")
 
 
@@ -174,6 +176,21 @@ def touch_memory(size: int) -> None:
     A virtual machine gets memory that was not in use for a few seconds from its host anew, at a tenth of the speed.
     """
     np.ones(size, dtype=np.uint8)
+
+
+def drop_file(file: Path) -> None:
+    """Leave nothing of a file in memory."""
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())
+        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def drop_files(folder: Path) -> None:
+    """Leave nothing of the files of a folder in memory; pages that are still mapped stay."""
+    gc.collect()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            drop_file(path)
 
 
 def copy_seconds(source: NDArray[np.uint8], target: NDArray[np.uint8]) -> float:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/")
@@ -29,6 +32,30 @@ def total_memory() -> int:
     if total is None:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([total, *(limit for limit, _ in _cgroup_limits())])
+
+
+def memory_bytes() -> int:
+    """Proportional set size of this process and its descendants; its peak so far if the system does not report that."""
+    sizes = [_pss_bytes(process) for process in process_tree(os.getpid())]
+    if sizes[0] is None:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return sum(size for size in sizes if size is not None)
+
+
+def _pss_bytes(process: int) -> int | None:
+    with suppress(OSError, StopIteration), open(f"/proc/{process}/smaps_rollup", encoding="ascii") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    return None
+
+
+def process_tree(process: int) -> list[int]:
+    """A process and its descendants."""
+    found, threads = [process], f"/proc/{process}/task"
+    with suppress(OSError):
+        for thread in os.listdir(threads):
+            with suppress(OSError), open(f"{threads}/{thread}/children", encoding="ascii") as children:
+                found += [one for child in children.read().split() for one in process_tree(int(child))]
+    return found
 
 
 def is_in_memory(path: Path) -> bool:

@@ -74,6 +74,8 @@ def folder_cases(data: Path, cache_folder: Path) -> Iterator[tuple[str, Callable
     paths = {
         "val": [Letterbox(SIZE)],
         "train warp": [Letterbox(2 * SIZE), *warp, Letterbox(SIZE), *colours],
+        "val page": [Letterbox(SIZE, shape="page")],
+        "train page": [Letterbox(2 * SIZE, shape="page"), *warp, Letterbox(SIZE, shape="page"), *colours],
         "train window": [Letterbox(2 * SIZE), RandomRotate(), RandomScale(), RandomWindow(SIZE), *colours],
     }
 
@@ -91,7 +93,8 @@ def folder_cases(data: Path, cache_folder: Path) -> Iterator[tuple[str, Callable
                     def case(name=name, normalize=normalize, cache=cache, engine=engine, workers=workers) -> str:
                         dataset = open_split(name, normalize, cache=cache, cache_folder=cache_folder)
                         settings = {"multiprocessing_context": "fork"} if engine == "processes" else {}
-                        loader = Loader(dataset, 3, workers, engine, shuffle=name != "val", seed=2, **settings)
+                        shuffle = name.startswith("train")
+                        loader = Loader(dataset, 3, workers, engine, shuffle=shuffle, seed=2, **settings)
                         return digest([*loader, *loader])
 
                     yield f"{name}, {normalize}, cache {cache}, {workers} {engine}", case
@@ -107,6 +110,8 @@ def config_cases(data: Path, out: Path) -> Iterator[tuple[str, Callable[[], str]
 
     small = [f"transforms.size={SIZE}", f"dataset_base_path={data}", f"cache.folder={out / 'cache'}", "seed=3"]
     small += [f"dataloaders.{split}_dataloader.batch_size=3" for split in ("train", "val")]
+    # As the folders have it; ready batches hold pages of one size.
+    small += ["transforms.letterbox.shape=square"]
 
     def loaded(split: str, *overrides: str) -> str:
         loader = OCRDataModule(compose_training([*small, *overrides])).loader(split)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -20,6 +21,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # Ray gives its helpers a minute to start, which is short on a busy machine.
 os.environ.setdefault("RAY_DASHBOARD_STARTUP_TIMEOUT_S", "600")
 os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "600")
+
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("no_clock", deadline=None)
+settings.load_profile("no_clock")
 
 
 def make_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:

@@ -20,7 +20,7 @@ from ocr.cache.siblings import Siblings
 from ocr.cache.store import Store
 from ocr.cache.store_folder import remove_store
 from ocr.pipeline.record import Record
-from ocr.pipeline.source import Source
+from ocr.pipeline.source import Origin
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ MEMORY_LOOK_SECONDS = 1.0
 class StoreHandle:
     """Opens, creates and discards a store; pickled or forked, it opens its own."""
 
-    def __init__(self, root: Path, name: str, source: Source, about: dict[str, Any], budget: Budget) -> None:
+    def __init__(self, root: Path, name: str, source: Origin, about: dict[str, Any], budget: Budget) -> None:
         """`name` is that of the folder in `root`, without its number; `about` describes the cache to people."""
         self.root, self._name, self._source, self._about, self._budget = root, name, source, about, budget
         self._reset()

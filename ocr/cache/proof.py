@@ -14,7 +14,7 @@ from ocr.cache.store import Store
 from ocr.errors import DataError
 from ocr.pipeline.fingerprint import content_digest, digest
 from ocr.pipeline.signature import UNKNOWN, Signature
-from ocr.pipeline.source import Source
+from ocr.pipeline.source import Origin
 
 PROBES = 8
 _CHECKSUM, _FILE, _LOOK, _WRITTEN = range(4)
@@ -23,7 +23,7 @@ _CHECKSUM, _FILE, _LOOK, _WRITTEN = range(4)
 class Proof:
     """Proves each row once per run, and looks at its file once per epoch; worker processes share what is proven."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Origin) -> None:
         self._source = source
         # Per sample the checksum that was proven, the hash of its file's signature, the number of the look in which
         # this signature was last seen, and whether the sample was written in this run. The last row has today's look.
@@ -48,9 +48,13 @@ class Proof:
 
     def is_current(self, index: int, checksum: int) -> bool:
         """Whether a row of this checksum is proven, its file looked at in this epoch."""
+        return self.checksum(index) == checksum
+
+    def checksum(self, index: int) -> int:
+        """The proven checksum of a sample, its file looked at in this epoch; 0 if none is proven."""
         if self._table[index, _LOOK] != self._table[-1, _LOOK]:
             self._look_at(index)
-        return bool(self._table[index, _CHECKSUM] == checksum)
+        return int(self._table[index, _CHECKSUM])
 
     def checksums(self, first: int, count: int) -> list[int]:
         """The proven checksums of neighbouring samples, their files looked at in this epoch."""
@@ -111,12 +115,12 @@ class Proof:
         return True
 
 
-def annotation_and_name(source: Source, index: int) -> bytes:
+def annotation_and_name(source: Origin, index: int) -> bytes:
     """Digest of what a sample is made of besides its file: stages see the annotation and the file's name."""
     return bytes.fromhex(digest(source.annotation_digest(index), source.entry(index).filename))
 
 
-def holds_pages_of(store: Store, source: Source) -> bool:
+def holds_pages_of(store: Store, source: Origin) -> bool:
     """Whether at least half of a few stored samples were made of these pages; other pages may have the same names."""
     ready = store.ready()
     probes = ready[np.linspace(0, len(ready) - 1, min(PROBES, len(ready)), dtype=np.int64)].tolist()
@@ -125,7 +129,7 @@ def holds_pages_of(store: Store, source: Source) -> bool:
     return 2 * sum(_is_made_of(row, source, index, source.signature(index)) for index, row in sound) >= len(sound)
 
 
-def _is_made_of(row: Row, source: Source, index: int, signature: Signature | None) -> bool:
+def _is_made_of(row: Row, source: Origin, index: int, signature: Signature | None) -> bool:
     """Whether a sample was made of this file: by its signature, or else by its content."""
     with suppress(DataError):  # Making the page reports the error.
         return row.signature == signature or row.content == content_digest(source.read(index).encoded)

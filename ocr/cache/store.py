@@ -59,7 +59,7 @@ class Store:
         needed = max(self.layout.end(), self._allocated_bytes())
         if os.fstat(self._rows).st_size < self._rows_bytes or self.data_bytes < needed:
             raise DamagedStoreError(f"{folder}: one of its files was truncated")
-        self._mapped = map_file(self._data)
+        self.mapped = map_file(self._data)
         self._memory_bytes, self._is_large = total_memory(), False
         self._claims = Claims(self._rows, self.writable)
 
@@ -118,13 +118,13 @@ class Store:
         """
         if not self._is_large and self.used_bytes > LARGE_SHARE * self._memory_bytes and CAN_ADVISE:
             self._is_large = True
-            self._mapped = map_file(self._data, reads_around=False)
+            self.mapped = map_file(self._data, reads_around=False)
         return self._is_large
 
     def is_short(self) -> bool:
         """Whether a file was truncated while it is open: touching data that was cut off would end the process."""
         # Known before the file is asked: another thread may make both longer in between.
-        known = max(self._longest, len(self._mapped))
+        known = max(self._longest, len(self.mapped))
         return self.data_bytes < known or os.fstat(self._rows).st_size < self._rows_bytes
 
     def is_in_place(self) -> bool:
@@ -283,9 +283,9 @@ class Store:
 
     def _mapped_to(self, end: int) -> NDArray[np.uint8] | None:
         """The map, made again if the file has grown beyond it; None if the file does not reach this offset."""
-        mapped = self._mapped
+        mapped = self.mapped
         if len(mapped) < end <= self.data_bytes:
-            mapped = self._mapped = map_file(self._data, reads_around=not self._is_large)
+            mapped = self.mapped = map_file(self._data, reads_around=not self._is_large)
         # The length is asked for last, and the map is not that of another thread: both may have grown meanwhile.
         return mapped if end <= len(mapped) <= self.data_bytes else None
 

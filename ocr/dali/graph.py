@@ -162,12 +162,17 @@ def _define(plan: Plan, normalization: Normalize | None, on_gpu: bool, fn: Any, 
     padded = {"out_of_bounds_policy": "pad", "fill_values": plan.letterbox.fill}
     page = fn.slice(page, start, shape, axes=[0, 1], **padded)
     if plan.geometry:
-        matrix, side, fill = external("matrix", types.FLOAT, 2), plan.side, plan.letterbox.fill
+        matrix, fill = external("matrix", types.FLOAT, 2), plan.letterbox.fill
+        size = external("out", types.FLOAT, 1) if plan.sizes_vary else [plan.side, plan.side]
         page = fn.warp_affine(
-            page, matrix=matrix, size=[side, side], fill_value=fill, inverse_map=False, interp_type=types.INTERP_LINEAR
+            page, matrix=matrix, size=size, fill_value=fill, inverse_map=False, interp_type=types.INTERP_LINEAR
         )
     for number, stage in enumerate(plan.colours):
         page = _recolour(page, number, stage, external, fn, types)
+    if plan.keeps_shape:
+        page = fn.slice(
+            page, external("origin", types.INT32, 1), external("batch", types.INT32, 1), axes=[0, 1], **padded
+        )
     if normalization is None:
         return page
     peak = normalization.max_pixel_value

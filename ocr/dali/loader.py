@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -16,7 +17,9 @@ from ocr.dali.requests import Request
 from ocr.errors import ConfigError
 from ocr.loader.batch_maker import Pending, SlotBatchMaker, accepts_maps
 from ocr.loader.loader import Loader
+from ocr.loader.shape_batches import ShapeBatches
 from ocr.pipeline.batch import Batch, Item, listed, lists
+from ocr.pipeline.padding import rounded_up
 from ocr.pipeline.stage import run
 
 FEEDERS = 2
@@ -60,6 +63,8 @@ class DALIDataLoader(Loader):
                 f"use_dali=true draws the maps of {pipeline.dataset.targets!r}, but collate_fn expects others. "
                 "Give both the same shrink_ratio, thresh_min and thresh_max"
             )
+        if isinstance(self.batch_sampler, ShapeBatches):
+            pipeline.batch_size = max(pipeline.batch_size, self.batch_sampler.most_pages)
         self.pipeline = pipeline
         self._maker = DALIMaker(pipeline, workers, self._arrival.bring if self._arrival else None)
 
@@ -85,6 +90,13 @@ class DALIMaker(SlotBatchMaker):
             return
         requests = _present(pending)[1]
         made = self._finish_pages(pending, positions, requests, images)
+        if pending.outgrown:
+            # A stage after DALI made a page larger than its batch: all are read again, with the same random numbers.
+            pending.outgrown, pending.buffer = False, None
+            for position in positions:
+                pending.items[position] = self._item(pending, position)
+            self._assemble(pending)
+            return
         kept = [number for number, item in enumerate(made) if item is not None]
         if not kept or pending.buffer is None:
             return
@@ -93,13 +105,15 @@ class DALIMaker(SlotBatchMaker):
             batch["images"] = images if len(kept) == len(made) else images[kept]
         if self.pipeline.maps == "device":
             samples = [requests[number].sample for number in kept]
-            batch |= draw_on_device(self.pipeline.dataset.targets, samples, self.pipeline.device)
+            shape = batch["images"].shape[-2:]
+            batch |= draw_on_device(self.pipeline.dataset.targets, samples, self.pipeline.device, shape)
         pending.batch = batch | lists([item for item in made if item is not None])
         pending.buffer = None
 
     def _run(self, pending: Pending) -> tuple[list[int], torch.Tensor | None]:
         """The positions of the pages that could be read, and their images; pages that DALI refuses are decoded here."""
         positions, requests = _present(pending)
+        self._pad(pending, requests)
         try:
             return positions, self.pipeline.run(requests) if requests else None
         except RefusedError:
@@ -111,7 +125,22 @@ class DALIMaker(SlotBatchMaker):
             if pending.indices[position] in refused:
                 pending.items[position] = self._item(pending, position)
         positions, requests = _present(pending)
+        self._pad(pending, requests)
         return positions, self.pipeline.run(requests) if requests else None
+
+    def _pad(self, pending: Pending, requests: list[Request]) -> None:
+        """Ask for the size of the batch if pages have their own shapes; it holds also a page that a stage enlarged."""
+        if not self.pipeline.plan.keeps_shape or not requests:
+            return
+        sizes = [request.sample.size[::-1] for request in requests]
+        if not self.pipeline.plan.rest:
+            sizes.append(pending.shape or (0, 0))
+        shape = rounded_up(*(max(sides) for sides in zip(*sizes, strict=True)))
+        # Stages after DALI may cut or shrink pages, which are then written into a batch of the planned shape.
+        pending.shape = pending.shape if self.pipeline.plan.rest else shape
+        for request in requests:
+            request.inputs["origin"] = np.zeros(2, dtype=np.int32)
+            request.inputs["batch"] = np.array(shape, dtype=np.int32)
 
     def _finish_pages(
         self, pending: Pending, positions: list[int], requests: list[Request], images: torch.Tensor
@@ -133,6 +162,8 @@ class DALIMaker(SlotBatchMaker):
         """The stages after DALI, then the maps."""
         dataset, sample = self.pipeline.dataset, request.sample
         if page is not None:
+            width, height = sample.size
+            page = page[:height, :width]
             sample = run(self.pipeline.plan.rest, replace(sample, image=page, reduced_from=None), request.rng)
         slot = self._slot(pending, position, sample)
         draw_maps = dataset.draw_maps if self.pipeline.maps == "host" else None

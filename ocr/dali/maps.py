@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.batch import Batch
+from ocr.pipeline.padding import Padding
 from ocr.pipeline.sample import Maps, Sample
 from ocr.pipeline.targets import Targets
 
@@ -20,8 +21,8 @@ from ocr.pipeline.targets import Targets
 MAX_PAIRS = 1 << 22
 
 
-def draw_on_device(targets: Targets, samples: Sequence[Sample], device: torch.device) -> Batch:
-    """The four maps of a batch, as `Targets.draw` has them, on the device."""
+def draw_on_device(targets: Targets, samples: Sequence[Sample], device: torch.device, shape_hw: Sequence[int]) -> Batch:
+    """The four maps of a batch of this size, as `Targets.draw` has them, on the device."""
     pages = []
     for sample in samples:
         width, height = sample.size
@@ -34,8 +35,17 @@ def draw_on_device(targets: Targets, samples: Sequence[Sample], device: torch.de
         around = (thresh_mask | (band > targets.thresh_min)) & (prob_mask | (not sample.annotated))
         pages.append((inside.float(), band, prob_mask, around))
     names = [f"{name}s" for name in Maps._fields]
-    stacked = [torch.stack(maps)[:, None] for maps in zip(*pages, strict=True)]
+    around_pages = Padding(0, targets.thresh_min).of_maps.values()
+    stacked = [
+        torch.stack([_padded(page, shape_hw, value) for page in maps])[:, None]
+        for maps, value in zip(zip(*pages, strict=True), around_pages, strict=True)
+    ]
     return dict(zip(names, stacked, strict=True))
+
+
+def _padded(page: torch.Tensor, shape_hw: Sequence[int], value: float) -> torch.Tensor:
+    height, width = page.shape
+    return torch.nn.functional.pad(page, (0, shape_hw[1] - width, 0, shape_hw[0] - height), value=value)
 
 
 def raise_band(

@@ -25,8 +25,18 @@ class Plan:
     rest: tuple[Stage, ...]
 
     @property
+    def keeps_shape(self) -> bool:
+        """Whether pages have their own shape, and their batch pads them."""
+        return self.letterbox.shape == "page"
+
+    @property
+    def sizes_vary(self) -> bool:
+        """Whether pages come out of the geometry in several sizes."""
+        return self.keeps_shape or any(isinstance(stage, Warp) and stage.resizes for stage in self.geometry)
+
+    @property
     def side(self) -> int:
-        """Side of the square pages that come out of DALI."""
+        """Side of the pages that come out of DALI, if they are square."""
         side = self.letterbox.size
         for stage in self.geometry:
             side = (stage.size or side) if isinstance(stage, Warp) else min(side, stage.size)
@@ -48,7 +58,7 @@ def divide(stages: tuple[Stage, ...], random_too: bool) -> Plan:
         )
     after = stages[1:] if random_too else ()
     # One warp only: the crop of a second one would have to be cut from the pixels of the first.
-    geometry: list[Warp | RandomWindow] = [stage for stage in after[:1] if isinstance(stage, Warp)]
+    geometry: list[Warp | RandomWindow] = [s for s in after[:1] if isinstance(s, Warp) and s.is_affine]
     geometry += [stage for stage in after[len(geometry) :][:1] if isinstance(stage, RandomWindow)]
     colours = tuple(takewhile(lambda stage: isinstance(stage, COLOURS), after[len(geometry) :]))
     return Plan(first, tuple(geometry), colours, stages[1 + len(geometry) + len(colours) :])  # type: ignore[arg-type]

@@ -62,7 +62,7 @@ class PageReader:
             inputs = _as_pixels(sample.image)
             sample = replace(sample, recovered=sample.recovered or why_not)
         rng = sample_generator(dataset.seed, dataset.epoch if epoch is None else epoch, dataset.source.number(index))
-        return self._draw(without_pixels(sample, (box.size, box.size)), rng, inputs)
+        return self._draw(without_pixels(sample, sample.size), rng, inputs)
 
     def _why_not(self, raw: Sample) -> str | None:
         if raw.index in self.refused:
@@ -70,8 +70,7 @@ class PageReader:
         return None if raw.encoded.startswith((JPEG, PNG)) else "neither JPEG nor PNG"
 
     def _draw(self, sample: Sample, rng: np.random.Generator, inputs: Inputs) -> Request:
-        side = self.plan.letterbox.size
-        window, matrix = Window(0, 0, side, side), np.eye(3)
+        window, matrix = Window(0, 0, *sample.size), np.eye(3)
         for stage in self.plan.geometry:
             placement = stage.draw(rng, sample.view)
             if placement is None:
@@ -82,6 +81,8 @@ class PageReader:
             sample = without_pixels(placement.follow(sample, NO_IMAGE), placement.page[1:])
         inputs["start"] = np.array([window.top, window.left], dtype=np.int32) - inputs.pop("corner")
         inputs["shape"] = np.array([window.bottom - window.top, window.right - window.left], dtype=np.int32)
+        if self.plan.geometry and self.plan.sizes_vary:
+            inputs["out"] = np.array(sample.size[::-1], dtype=np.float32)
         if self.plan.geometry:
             inputs["matrix"] = (_TO_CORNER @ matrix @ window.to_page @ np.linalg.inv(_TO_CORNER))[:2].astype(np.float32)
         for number, colours in enumerate(self.plan.colours):

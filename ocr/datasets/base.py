@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ocr.cache.folder import cache_root
@@ -12,6 +13,7 @@ from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.transforms import DBTransforms, as_transforms
 from ocr.errors import ConfigError
 from ocr.formats.maps import maps_folder
+from ocr.pipeline.joined_source import JoinedSource, join
 from ocr.pipeline.source import FolderSource, open_folder
 from ocr.pipeline.targets import Targets
 
@@ -19,7 +21,7 @@ from ocr.pipeline.targets import Targets
 class OCRDataset(PageDataset):
     """Pages of a folder with their maps; see `PageDataset` for the settings that all sources share."""
 
-    source: FolderSource
+    source: FolderSource | JoinedSource
 
     def __init__(
         self,
@@ -38,23 +40,28 @@ class OCRDataset(PageDataset):
         on_bad_sample: str = "raise",
         targets: Targets | None = None,
         use_stored_maps: bool = True,
+        unlabelled_path: str | os.PathLike[str] | None = None,
         seed: int = 0,
         **cache_settings: Any,
     ) -> None:
-        """`cache_settings`: `cache`, `cache_folder`, `cache_max_bytes` and `preload_everything` of `PageDataset`."""
+        """`unlabelled_path`: a folder of more pages, whose maps are masked, because nobody looked for text on them.
+
+        `cache_settings`: `cache`, `cache_folder`, `cache_max_bytes` and `preload_everything` of `PageDataset`.
+        """
         transform = as_transforms(transform)
         check_seed_and_targets(seed, targets)
-        source = open_folder(
+        index_folder = cache_root(cache_settings.get("cache_folder")) / "pages"
+        labelled = open_folder(
             image_path,
             annotation_path,
             annotation_format=annotation_format,
             annotation_categories=annotation_categories,
             image_extensions=image_extensions,
             on_bad_sample=on_bad_sample,
-            index_folder=cache_root(cache_settings.get("cache_folder")) / "pages",
+            index_folder=index_folder,
         )
         super().__init__(
-            source,
+            labelled if unlabelled_path is None else _joined(labelled, unlabelled_path, image_extensions, index_folder),
             transform,
             preload_maps=preload_maps,
             preload_images=preload_images,
@@ -63,10 +70,28 @@ class OCRDataset(PageDataset):
             cache_transformed_tensors=cache_transformed_tensors,
             on_bad_sample=on_bad_sample,
             targets=targets,
-            maps_folder=maps_folder(source.folder) if use_stored_maps else None,
+            maps_folder=maps_folder(labelled.folder) if use_stored_maps else None,
             seed=seed,
             **cache_settings,
         )
+
+    @property
+    def folder_source(self) -> FolderSource:
+        """The source, for what works on one folder: a ConfigError if there are pages without labels too."""
+        if isinstance(self.source, FolderSource):
+            return self.source
+        raise ConfigError(
+            f"unlabelled_path={self.source.unlabelled.folder}: only training uses pages without labels. Leave "
+            "distil.images out here"
+        )
+
+
+def _joined(
+    labelled: FolderSource, path: str | os.PathLike[str], extensions: Iterable[str] | None, index_folder: Path
+) -> JoinedSource:
+    if not Path(path).is_dir():
+        raise ConfigError(f"unlabelled_path={path} is not a folder. Give one with images: distil.images=FOLDER")
+    return join(labelled, open_folder(path, None, image_extensions=extensions, index_folder=index_folder))
 
 
 def check_seed_and_targets(seed: object, targets: object) -> None:

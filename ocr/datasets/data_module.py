@@ -65,6 +65,8 @@ class OCRDataModule(lightning.LightningDataModule):
             "engine": self.config.data.engine,
             "batches_ahead": self.config.data.batches_ahead,
             "order": self.config.data.order,
+            "batch_shapes": self.config.data.batch_shapes,
+            "batch_pixels": self.config.data.batch_pixels,
             "seed": self.config.seed,
             "collate_fn": make(self.config.collate_fn, "collate_fn"),
             **self.config.dataloaders[f"{split}_dataloader"],

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,18 @@ from ocr.datasets.page_cache import PageCache, open_cache
 from ocr.datasets.transforms import DBTransforms
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError, near_names
 from ocr.loader.protocol import CachedBatch
-from ocr.pipeline.batch import LISTED, STACKED, Item, Slot, listed, to_item
+from ocr.pipeline.batch import LISTED, STACKED, Item, Slot, in_shape, listed, to_item
 from ocr.pipeline.cut import CutSettings, choose_cut
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.ledger import Ledger
+from ocr.pipeline.padding import Padding
 from ocr.pipeline.page import FixedPart
+from ocr.pipeline.page_sizes import page_sizes
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.sampling import run_in_one_pass
 from ocr.pipeline.source import Source
+from ocr.pipeline.stage import Sizes
 from ocr.pipeline.targets import StoredTargets, Targets
 
 log = logging.getLogger(__name__)
@@ -81,6 +85,7 @@ class PageDataset(Dataset[Item | None]):
         # Shared, so that persistent workers see the epoch change, and how often it did.
         self._epoch = torch.zeros(2, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._looks = 0
+        self._planned_sizes: Sizes | None = None
         limits = cache_max_bytes, cache_max_total_bytes
         self._page_cache = self._open_cache(cache_folder, *limits, form_reason) if self.cut else None
         if wanted.preloads:
@@ -109,19 +114,38 @@ class PageDataset(Dataset[Item | None]):
         index %= len(self)
         if self._looks != self._epoch.numpy()[1]:
             self._look()  # A persistent worker has a source of its own.
-        cached = self.peek([index])
+        cached = self.peek([index]) if self.padding is None else None
         if cached is None:
             return self.guard(index, lambda index: self._item(index, epoch))
         batch, rows = cached
         self.ledger.note([index], rows)
         tensors = {name: batch[plural][0] for name, plural in STACKED.items()}
         lists = {name: batch[name][0] for name in LISTED}
-        return tensors | lists | {"annotated": self.source.annotated, "targets": self.targets}
+        return tensors | lists | {"annotated": self.source.entry(index).annotated, "targets": self.targets}
 
     def _item(self, index: int, epoch: int | None) -> Item:
         sample = self.sample(index, epoch)
         self.ledger.record(sample)
-        return to_item(sample, self.transform.host_normalization, self.targets)
+        return to_item(sample, self.transform.host_normalization, self.targets, self.padding)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Item | None]:
+        """The samples of a batch for torch's DataLoader; a batch of `ShapeBatches` has a shape of its own."""
+        shape = getattr(indices, "shape", None)
+        return [in_shape(self[index], shape) for index in indices]
+
+    @cached_property
+    def padding(self) -> Padding | None:
+        """What is around a page in its batch; None if all pages have one size."""
+        return self.transform.padding(self.targets)
+
+    def planned_sizes(self) -> Sizes:
+        """The (width, height) that each page will have in a batch, from the headers of the files; read once.
+
+        A page that is edited later may have another size: then its batch becomes larger.
+        """
+        if self._planned_sizes is None:
+            self._planned_sizes = self.transform.sizes_after(page_sizes(self.source, self.decode.max_pixels))
+        return self._planned_sizes
 
     def name(self, index: int) -> str:
         """The file name of a sample."""
@@ -206,14 +230,15 @@ class PageDataset(Dataset[Item | None]):
 
     def _augmented(self, index: int, epoch: int | None) -> Sample:
         """A page after the random stages, its pixels yet to be written; it has maps if cached ones still fit."""
-        page = self._at_cut(index)
+        page = self.at_cut(index)
         if not self.transform.random:
             return page
         drawn_for = self.epoch if epoch is None else epoch
         rng = sample_generator(self.seed, drawn_for, self.source.number(index))
         return run_in_one_pass(self.transform.random, page, rng)
 
-    def _at_cut(self, index: int) -> Sample:
+    def at_cut(self, index: int) -> Sample:
+        """One page at the cut: from the cache, or made now."""
         if self.cache is None:
             return self.page(index)
         kept = self.cache.sample(index)

@@ -18,10 +18,12 @@ from ocr.geometry.polygons import Polygons
 from ocr.pipeline.batch import image_tensor
 from ocr.pipeline.cut import moves_polygons, split_at_cut
 from ocr.pipeline.device import Normalize
+from ocr.pipeline.padding import Padding
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import FixedStage, RandomStage, Stage, run
+from ocr.pipeline.stage import FixedStage, RandomStage, Sizes, Stage, run
 from ocr.pipeline.suffix import merge_geometry
+from ocr.pipeline.targets import Targets
 
 if TYPE_CHECKING:
     from ocr.datasets.conditional_normalize import ConditionalNormalize as ConditionalNormalize
@@ -67,6 +69,20 @@ class DBTransforms:
         """The longest side that a page must be decoded to; None if the first stage needs all pixels."""
         first = self.stages[0] if self.stages else None
         return first.size if isinstance(first, Letterbox) else None
+
+    def padding(self, targets: Targets) -> Padding | None:
+        """What is around pages that keep their shape; None if all pages come out in one size."""
+        box = next((stage for stage in self.stages if isinstance(stage, Letterbox) and stage.shape == "page"), None)
+        tall, wide = self.sizes_after(np.array([[1, 9], [9, 1]]))
+        if box is None or (tall == wide).all():
+            return None
+        return Padding(box.fill, targets.thresh_min, self.host_normalization)
+
+    def sizes_after(self, sizes: Sizes) -> Sizes:
+        """The (width, height) that upright pages of these sizes will have."""
+        for stage in self.stages:
+            sizes = stage.sizes_after(sizes)
+        return sizes
 
     @property
     def moves_geometry(self) -> bool:

@@ -19,6 +19,7 @@ from ocr.loader.order import rank_and_world_size
 from ocr.loader.stream_order import Handle
 from ocr.pipeline.batch import Item, Slot
 from ocr.pipeline.ledger import COUNTS
+from ocr.pipeline.padding import Padding
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import Targets
 from ocr.shards.open import index_location, scan_shards
@@ -65,6 +66,11 @@ class OCRWebStream(IterableDataset[Item]):
         self._lock = threading.Lock()
         lost = "its length is unknown and nothing is cached" if cache != "off" else "its length is unknown"
         log.info("%s is not there: the shards are streamed, %s", index_location(urls), lost)
+
+    @property
+    def padding(self) -> Padding | None:
+        """What is around a page in its batch; None if all pages have one size."""
+        return self.transform.padding(self.targets)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}

@@ -77,6 +77,13 @@ class Polygons:
         texts = tuple(text for text, kept in zip(self.texts, keep.tolist(), strict=True) if kept)
         return Polygons(self.vertices[vertex_keep], offsets, self.ignore[keep], texts)
 
+    def followed_by(self, others: Polygons) -> Polygons:
+        """These polygons, and others behind them."""
+        offsets = np.concatenate([self.offsets, self.offsets[-1] + others.offsets[1:]])
+        ignore = np.concatenate([self.ignore, others.ignore])
+        vertices = np.concatenate([self.vertices, others.vertices])
+        return Polygons(vertices, offsets, ignore, self.texts + others.texts)
+
     @property
     def areas(self) -> NDArray[np.float64]:
         """Area of each polygon (shoelace formula, so overlapping loops cancel)."""

@@ -10,8 +10,8 @@ from typing import Protocol, runtime_checkable
 
 from ocr.errors import DataError
 from ocr.loader.buffers import BatchBuffer, BufferPool
-from ocr.loader.protocol import CachedBatch, IndexedPages, ItemDataset, LoadableDataset, Pages
-from ocr.pipeline.batch import Batch, Item, Slot, collate, lists, same_maps
+from ocr.loader.protocol import CachedBatch, IndexedPages, ItemDataset, LoadableDataset, MayPad, Pages
+from ocr.pipeline.batch import Batch, Item, Slot, collate, in_shape, lists, same_maps
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import Targets
 
@@ -25,6 +25,10 @@ class Pending:
 
     def __init__(self, indices: Sequence[int], epoch: int | None = None) -> None:
         self.indices, self.epoch = indices, epoch
+        self.shape: tuple[int, int] | None = getattr(indices, "shape", None)
+        """The (height, width) of the batch, if pages keep their own shape."""
+        self.outgrown = False
+        """Whether a page turned out to be larger than the batch."""
         self.items: list[Item | None] = [None] * len(indices)
         self.outcomes: list[str] | None = None
         """How each sample got into the cache, if the batch will be a view of it; "" for a skipped one."""
@@ -99,7 +103,7 @@ class ItemBatchMaker(BatchMaker):
     def _make_sample(self, pending: Pending, position: int) -> None:
         index = pending.indices[position]
         if isinstance(self.dataset, Pages):
-            pending.items[position] = self.dataset.item(index, pending.epoch)
+            pending.items[position] = in_shape(self.dataset.item(index, pending.epoch), pending.shape)
         else:
             pending.items[position] = self.dataset[index]
 
@@ -113,7 +117,7 @@ class SlotBatchMaker(BatchMaker):
     def __init__(self, dataset: Pages, finish: Finish | None) -> None:
         super().__init__(finish)
         self.dataset = dataset
-        self.buffers = BufferPool()
+        self.buffers = BufferPool(dataset.padding if isinstance(dataset, MayPad) else None)
 
     def end_pass(self, following: Callable[[], Sequence[int]] | None = None) -> None:
         pass
@@ -129,19 +133,31 @@ class SlotBatchMaker(BatchMaker):
         return self.dataset.write(index, lambda sample: self._slot(pending, position, sample), pending.epoch)
 
     def _assemble(self, pending: Pending) -> None:
+        if pending.outgrown:
+            self._make_larger(pending)
         present = [(position, item) for position, item in enumerate(pending.items) if item is not None]
         if present and pending.buffer is not None:
             tensors = pending.buffer.batch([position for position, _ in present])
             pending.batch = tensors | lists([item for _, item in present])
         pending.buffer = None
 
+    def _make_larger(self, pending: Pending) -> None:
+        """Make all samples again: a stage or an edit gave one of them another size than was planned."""
+        pending.buffer, pending.outgrown = None, False
+        for position, item in enumerate(pending.items):
+            if item is not None:
+                pending.items[position] = self._item(pending, position)
+
     def _slot(self, pending: Pending, position: int, sample: Sample) -> Slot:
         normalize = self.dataset.transform.host_normalization
         with self._lock:
             if pending.buffer is None:
-                pending.buffer = self.buffers.take(len(pending.indices), sample, normalize)
-        pending.buffer.check_size(sample)
-        return pending.buffer.slot(position)
+                pending.buffer = self.buffers.take(len(pending.indices), sample, normalize, pending.shape)
+            buffer = pending.buffer
+            if buffer.holds(sample):
+                return buffer.slot(position)
+            pending.outgrown, pending.shape = True, buffer.shape_with(sample)
+        return self.buffers.take(1, sample, normalize, pending.shape).slot(0)
 
 
 class CacheBatchMaker(SlotBatchMaker):
@@ -154,7 +170,7 @@ class CacheBatchMaker(SlotBatchMaker):
         """The first batch of the next pass."""
 
     def begin(self, pending: Pending) -> bool:
-        if not self._has_views:
+        if not self._has_views or pending.shape is not None:
             return False
         indices, cached = self._next_pass or ((), None)
         self._next_pass = None
@@ -228,6 +244,9 @@ def choose_maker(dataset: LoadableDataset, collate_fn: Collate | None, finish: F
     """Pages are written into slots, unless the collate function needs other maps than the dataset draws."""
     if not isinstance(dataset, Pages) or not (collate_fn is None or accepts_maps(collate_fn, dataset.targets)):
         return ItemBatchMaker(dataset, collate_fn or OwnCollate(dataset), finish)
+    if not isinstance(dataset, IndexedPages) and isinstance(dataset, MayPad) and dataset.padding is not None:
+        # The pages of a stream are known when they are made: the largest is the size of their batch.
+        return ItemBatchMaker(dataset, OwnCollate(dataset), finish)
     return CacheBatchMaker(dataset, finish) if isinstance(dataset, IndexedPages) else SlotBatchMaker(dataset, finish)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from functools import partial
@@ -15,12 +16,23 @@ from ocr.geometry.kernels.warm_up import warm_up
 from ocr.loader.batch_maker import Collate, OwnCollate, Pending, choose_maker
 from ocr.loader.order import ORDERS, BatchPlan, EpochBatches, OrderSettings, Pass, block_order, rank_and_world_size
 from ocr.loader.process_engine import ProcessEngine
-from ocr.loader.protocol import HasEpochs, LoadableDataset, Pages, ReadsAhead, ShardedPages, StreamedPages
+from ocr.loader.protocol import (
+    HasEpochs,
+    HasPageShapes,
+    LoadableDataset,
+    MayPad,
+    Pages,
+    ReadsAhead,
+    ShardedPages,
+    StreamedPages,
+)
+from ocr.loader.shape_batches import MAX_SHAPES, ShapeBatches, ShapeSettings
 from ocr.loader.stream_order import StreamBatches
 from ocr.loader.worker_pool import WorkerPool
 from ocr.pipeline.batch import Batch
 from ocr.pipeline.device import Arrival
 
+log = logging.getLogger(__name__)
 ENGINES = ("threads", "processes")
 REPORT_SECONDS = 30.0
 
@@ -32,6 +44,9 @@ class Loader:
     `engine="threads"`: worker threads write each sample straight into its slot of a batch, or hand out batches of the
     cache without a copy. `engine="processes"`: torch's DataLoader with the same samples, for transforms that hold the
     GIL; `settings` are its own. With `device`, batches arrive there, normalised, while the model is busy.
+
+    Pages that keep their shape (`Letterbox(shape="page")`) come in batches of at most `batch_shapes` different shapes,
+    each of `batch_size` pages or, with `batch_pixels`, of as many pages as fit into so many pixels.
 
     `order="blocks"` shuffles blocks of neighbouring pages, for caches larger than memory on disks that seek.
 
@@ -53,6 +68,8 @@ class Loader:
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
         order: str = "shuffle",
+        batch_shapes: int = MAX_SHAPES,
+        batch_pixels: int | None = None,
         collate_fn: Collate | None = None,
         device: torch.device | str | None = None,
         rank: int | None = None,
@@ -72,6 +89,7 @@ class Loader:
             dataset,
             batch_size,
             order,
+            {"shapes": batch_shapes, "pixels": batch_pixels},
             {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "rank": rank, "world_size": world_size},
         )
         normalize = None
@@ -146,7 +164,11 @@ class Loader:
 
     @property
     def _batch_of_all_ranks(self) -> dict[str, int]:
-        return {"batch_size": self.batch_size, "world_size": self.batch_sampler.world_size}
+        batches = self.batch_sampler
+        state = {"batch_size": batches.batch_size, "world_size": batches.world_size}
+        if isinstance(batches, ShapeBatches):
+            state |= {"batch_shapes": batches.max_shapes, "batch_pixels": batches.pixels or 0}
+        return state
 
     def __repr__(self) -> str:
         count = "unknown number of" if self.batches is None else self.batches
@@ -172,7 +194,8 @@ class Loader:
 
     def _from_threads(self, plan: Iterator[list[int]], epoch: int) -> Iterator[Batch | None]:
         batches = self.batch_sampler
-        following = batches.first if isinstance(batches, EpochBatches) and not batches.shuffle else None
+        viewable = batches if isinstance(batches, EpochBatches) and not isinstance(batches, ShapeBatches) else None
+        following = viewable.first if viewable is not None and not viewable.shuffle else None
         ahead = self.batches_ahead
         pool = WorkerPool(plan, self._maker, self.num_workers, ahead, REPORT_SECONDS, following, epoch)
         try:
@@ -212,6 +235,19 @@ def _check_settings(
         raise ConfigError("data.engine=processes: shards without an index are streamed to threads only")
 
 
+def _check_shaping(dataset: LoadableDataset, keeps_shape: bool, shaping: ShapeSettings) -> None:
+    if isinstance(dataset, StreamedPages) and isinstance(dataset, MayPad) and dataset.padding is not None:
+        log.warning(
+            "transforms.letterbox.shape=page: pages of shards without an index come in batches as they arrive, padded "
+            "to the largest. With an index, which ocr convert writes, similar pages share a batch"
+        )
+    if not keeps_shape and shaping["pixels"] is not None:
+        raise ConfigError(
+            f"data.batch_pixels={shaping['pixels']}: all pages have one size, so batch_size says the same. Leave it "
+            "out, or set transforms.letterbox.shape=page"
+        )
+
+
 def _check_order(dataset: LoadableDataset, order: str) -> None:
     check_choice("data.order", order, ORDERS)
     if order == "blocks" and isinstance(dataset, ShardedPages | StreamedPages):
@@ -221,11 +257,15 @@ def _check_order(dataset: LoadableDataset, order: str) -> None:
 
 
 def _choose_batches(
-    dataset: LoadableDataset, batch_size: int, order: str, settings: OrderSettings
+    dataset: LoadableDataset, batch_size: int, order: str, shaping: ShapeSettings, settings: OrderSettings
 ) -> EpochBatches | StreamBatches:
+    shaped = dataset if isinstance(dataset, HasPageShapes) and dataset.padding is not None else None
+    _check_shaping(dataset, shaped is not None, shaping)
     if isinstance(dataset, StreamedPages):
         return StreamBatches(dataset.handles, batch_size, forget=dataset.forget, **settings)
     own = dataset.epoch_order if isinstance(dataset, ShardedPages) else None
     if order == "blocks":
         own = partial(block_order, len(dataset))
+    if shaped is not None:
+        return ShapeBatches(shaped.planned_sizes(), batch_size, order=own, **shaping, **settings)
     return EpochBatches(len(dataset), batch_size, order=own, **settings)

@@ -222,12 +222,13 @@ class EpochBatches(RankBatches):
         size = self.batch_size if self.drop_last or self.world_size == 1 else None
         return BatchPlan(self._order_of_rank(epoch), len(self), size, first_batch)
 
-    def _order_of_rank(self, epoch: int) -> Order | range:
-        order: Order | range = range(self.count)
+    def _order_of_all(self, epoch: int) -> Order | range:
         if self.order is not None:
-            order = self.order(self.seed, epoch, self.shuffle)
-        elif self.shuffle:
-            order = epoch_order(self.count, self.seed, epoch, True)
+            return self.order(self.seed, epoch, self.shuffle)
+        return epoch_order(self.count, self.seed, epoch, True) if self.shuffle else range(self.count)
+
+    def _order_of_rank(self, epoch: int) -> Order | range:
+        order = self._order_of_all(epoch)
         if self.drop_last:
             order = order[: len(self) * self.batch_size * self.world_size]
         # Shuffled samples are dealt in turns, so that all ranks together have the batches of one rank with a larger

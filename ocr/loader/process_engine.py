@@ -9,7 +9,10 @@ from torch.utils.data import DataLoader
 
 from ocr.loader.batch_maker import Collate, Finish
 from ocr.loader.protocol import LoadableDataset, Pages
-from ocr.pipeline.batch import Batch, Item
+from ocr.pipeline.batch import Batch, Item, in_shape
+
+Key = tuple[int, int, tuple[int, int] | None]
+"""Epoch and index of a sample, and the (height, width) of its batch if pages keep their own shape."""
 
 
 class ProcessEngine:
@@ -37,7 +40,7 @@ class ProcessEngine:
         loader = self._idle.pop() if self._idle else self._new_loader()
         sampler = loader.batch_sampler
         assert isinstance(sampler, _Plan)
-        sampler.batches = ([(epoch, index) for index in indices] for indices in plan)
+        sampler.batches = ([(epoch, index, getattr(indices, "shape", None)) for index in indices] for indices in plan)
         passed = iter(loader)
         try:
             for batch in passed:
@@ -56,9 +59,9 @@ class _Plan:
     """The batch sampler of the DataLoader: the plan of the pass that is about to start."""
 
     def __init__(self) -> None:
-        self.batches: Iterator[list[tuple[int, int]]] = iter(())
+        self.batches: Iterator[list[Key]] = iter(())
 
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+    def __iter__(self) -> Iterator[list[Key]]:
         return self.batches
 
 
@@ -68,9 +71,11 @@ class _ItemsOfEpochs:
     def __init__(self, dataset: LoadableDataset) -> None:
         self.dataset = dataset
 
-    def __getitem__(self, key: tuple[int, int]) -> Item | None:
-        epoch, index = key
-        return self.dataset.item(index, epoch) if isinstance(self.dataset, Pages) else self.dataset[index]
+    def __getitem__(self, key: Key) -> Item | None:
+        epoch, index, shape = key
+        if not isinstance(self.dataset, Pages):
+            return self.dataset[index]
+        return in_shape(self.dataset.item(index, epoch), shape)
 
 
 NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from ocr.pipeline.batch import Batch, Item, Slot
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.ledger import Ledger
+from ocr.pipeline.padding import Padding
 from ocr.pipeline.sample import Sample
+from ocr.pipeline.stage import Sizes
 from ocr.pipeline.targets import Targets
 
-CachedBatch = tuple[Batch, NDArray[np.int32]]
+CachedBatch = tuple[Batch, NDArray[np.int64]]
 """A batch that is a view of the cache, and one ledger row per sample, noted when the batch is handed out."""
 
 
@@ -92,6 +94,23 @@ class IndexedPages(Pages, Protocol):
 
     def settle(self) -> None:
         """Add this epoch's hits and misses so far to the statistics of the cache."""
+
+
+@runtime_checkable
+class MayPad(Protocol):
+    """A dataset whose pages may keep their own shape."""
+
+    @property
+    def padding(self) -> Padding | None:
+        """What is around a page in its batch; None if all pages have one size."""
+
+
+@runtime_checkable
+class HasPageShapes(MayPad, Protocol):
+    """The same, with the sizes of all pages known."""
+
+    def planned_sizes(self) -> Sizes:
+        """The (width, height) that each page will have in a batch, without its padding."""
 
 
 @runtime_checkable

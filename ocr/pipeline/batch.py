@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.device import Normalize
+from ocr.pipeline.padding import Padding, fill_around, rounded_up
 from ocr.pipeline.sample import Maps, Sample
 from ocr.pipeline.targets import StoredTargets, Targets
 
@@ -46,39 +48,68 @@ class Slot(NamedTuple):
     """The place of one sample in a batch buffer."""
 
     image: NDArray[Any]
+    """(H, W, 3) bytes, or (3, H, W) floats."""
     maps: Maps
+    padding: Padding | None = None
+    """What is around a page that is smaller than the slot; None if none may be."""
 
     def write(self, sample: Sample, normalize: Normalize | None, draw_maps: Targets | StoredTargets | None) -> Sample:
         """Write page and maps of a sample; returns the sample with where its maps came from.
 
         The page is left out if DALI holds its pixels, and so are maps that are drawn elsewhere (`draw_maps=None`).
         """
+        inner = self.inside(*sample.size)
         packed = sample.dense or sample.sampling
         if packed is not None:
-            packed.write(self.image, normalize)
+            with _contiguous(inner.image) as (out,):
+                packed.write(out, normalize)
         elif sample.image.size:
-            self.write_page(sample.image, normalize)
-        return sample if draw_maps is None else self.write_maps(sample, draw_maps)
+            inner.write_page(sample.image, normalize)
+        return sample if draw_maps is None else inner.write_maps(sample, draw_maps)
+
+    def inside(self, width: int, height: int) -> Slot:
+        """The part of the slot that a page takes, what is around it filled."""
+        if self.padding is None or self.maps.prob_map.shape == (height, width):
+            return self
+        image_chw = self.image.transpose(2, 0, 1) if self.image.dtype == np.uint8 else self.image
+        fill_around(image_chw, height, width, self.padding.of_image(self.image.dtype))
+        for array, value in zip(self.maps, self.padding.of_maps.values(), strict=True):
+            fill_around(array, height, width, value)
+        inner = self.image[:height, :width] if self.image.dtype == np.uint8 else self.image[:, :height, :width]
+        maps: list[Any] = [array[:height, :width] for array in self.maps]
+        return Slot(inner, Maps(*maps))
 
     def write_page(self, image_hwc: NDArray[Any], normalize: Normalize | None) -> None:
         """Copy the page, or normalise it on the way."""
         if self.image.dtype == np.uint8:
             np.copyto(self.image, image_hwc)
         elif image_hwc.dtype == np.uint8 and normalize is not None:
-            normalize.on_host(image_hwc, self.image)
+            with _contiguous(self.image) as (out,):
+                normalize.on_host(image_hwc, out)
         else:
             np.copyto(self.image, image_hwc.transpose(2, 0, 1))
 
     def write_maps(self, sample: Sample, draw_maps: Targets | StoredTargets) -> Sample:
         """Draw the maps in place, or copy those that the sample has or that are stored."""
         if sample.maps is None and isinstance(draw_maps, Targets):
-            drawn = draw_maps.draw(sample.polygons, *sample.size, sample.annotated, self.maps)
-            return replace(sample, maps=drawn, map_source="drawn")
+            with _contiguous(*self.maps) as out:
+                draw_maps.draw(sample.polygons, *sample.size, sample.annotated, Maps(*out))
+            return replace(sample, maps=self.maps, map_source="drawn")
         sample = draw_maps(sample) if sample.maps is None else sample
         assert sample.maps is not None
         for target, array in zip(self.maps, sample.maps, strict=True):
             np.copyto(target, array)
         return sample
+
+
+@contextmanager
+def _contiguous(*arrays: NDArray[Any]) -> Iterator[list[NDArray[Any]]]:
+    """What to write instead of arrays that have gaps, which compiled kernels do not take; it is copied at the end."""
+    written = [array if array.flags.c_contiguous else np.empty(array.shape, array.dtype) for array in arrays]
+    yield written
+    for array, source in zip(arrays, written, strict=True):
+        if source is not array:
+            np.copyto(array, source)
 
 
 def are_consecutive(indices: Sequence[int]) -> bool:
@@ -90,13 +121,45 @@ def are_consecutive(indices: Sequence[int]) -> bool:
     return list(indices) == list(range(indices[0], indices[0] + len(indices)))
 
 
-def to_item(sample: Sample, normalize: Normalize | None, targets: Targets | None) -> Item:
-    """The dictionary of one page; `normalize=None` leaves a uint8 image as it is."""
+def to_item(
+    sample: Sample, normalize: Normalize | None, targets: Targets | None, padding: Padding | None = None
+) -> Item:
+    """The dictionary of one page; `normalize=None` leaves a uint8 image as it is.
+
+    With `padding`, sides become multiples of 32, and batches may pad the page further.
+    """
     item: Item = {"image": image_tensor(sample.image, normalize), **listed(sample)}
     if sample.maps is not None:
         item |= map_tensors(sample.maps)
         item["targets"] = targets
-    return item
+    if padding is None:
+        return item
+    return _padded(item | {"padding": padding, "page_hw": sample.image.shape[:2]}, *rounded_up(*sample.image.shape[:2]))
+
+
+def in_shape(item: Item | None, shape_hw: tuple[int, int] | None) -> Item | None:
+    """An item that `collate` pads to this (height, width), if it is not larger."""
+    return item if item is None or shape_hw is None else item | {"batch_hw": shape_hw}
+
+
+def _padded(item: Item, height: int, width: int) -> Item:
+    """An item whose tensors have this size; what is around its page does not count."""
+    padding: Padding = item["padding"]
+    rows, columns = item["page_hw"]
+    made = {}
+    for name in STACKED:
+        if name not in item or item[name].shape[-2:] == (height, width):
+            continue
+        array = item[name].numpy()
+        # uint8 pages are (H, W, 3) in memory.
+        is_page = name == "image" and array.dtype == np.uint8
+        out = np.empty((height, width, 3) if is_page else (*array.shape[:-2], height, width), array.dtype)
+        out = out.transpose(2, 0, 1) if is_page else out
+        out[..., :rows, :columns] = array[..., :rows, :columns]
+        value = padding.of_image(array.dtype) if name == "image" else padding.of_maps[name]
+        fill_around(out, rows, columns, value)
+        made[name] = torch.from_numpy(out)
+    return item | made
 
 
 def listed(sample: Sample) -> Item:
@@ -161,6 +224,11 @@ def collate(items: Sequence[Item | None], targets: Targets) -> Batch | None:
     if not present:
         return None
     with_maps = [item if _fits(item, targets) else item | _draw(item, targets) for item in present]
+    if all("padding" in item for item in present):
+        # Pages that keep their shape; one that a stage made larger than planned enlarges its batch.
+        sizes = [(*item["image"].shape[-2:], *item.get("batch_hw", (0, 0))) for item in present]
+        height, width = (max(max(size[side::2]) for size in sizes) for side in (0, 1))
+        with_maps = [_padded(item, height, width) for item in with_maps]
     batch: Batch = {plural: _stack([item[name] for item in with_maps]) for name, plural in STACKED.items()}
     return batch | lists(present)
 
@@ -178,12 +246,13 @@ def same_maps(drawn_with: Targets, targets: Targets) -> bool:
 
 
 def _draw(item: Item, targets: Targets) -> Item:
-    height, width = item["image"].shape[-2:]
+    height, width = item.get("page_hw") or item["image"].shape[-2:]
     drawn_with: Targets | None = item.get("targets")
     if drawn_with is not None:
         targets = replace(targets, min_text_size=drawn_with.min_text_size)
     polygons = Polygons.pack(item["polygons"], item.get("ignore"))
-    return map_tensors(targets.draw(polygons, width, height, item.get("annotated", True)))
+    maps = map_tensors(targets.draw(polygons, width, height, item.get("annotated", True)))
+    return maps | ({"padding": replace(item["padding"], thresh_min=targets.thresh_min)} if "padding" in item else {})
 
 
 def _stack(tensors: list[torch.Tensor]) -> torch.Tensor:

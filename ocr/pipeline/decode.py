@@ -28,6 +28,8 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 
 JPEG_END = b"\xff\xd9"
+STRIP = 512
+"""Rows of a page that are converted at once."""
 FRAMES = ("auto", "upright", "raw")
 
 
@@ -145,9 +147,20 @@ def _decode_jpeg(data: bytes, header: Header, needed_side: int | None) -> NDArra
 
 def _decode_with_pillow(data: bytes, format: str) -> NDArray[np.uint8]:
     with open_image(io.BytesIO(data), format) as opened:
-        if opened.mode.startswith("I"):
-            # Pillow's own conversion clips 16-bit gray at 255 instead of scaling it.
-            opened.load()
-            gray = (np.asarray(opened).astype(np.int64).clip(0, 65535) >> 8).astype(np.uint8)
-            return np.repeat(gray[:, :, None], 3, axis=2)
-        return np.array(opened.convert("RGB"))
+        return pillow_pixels(opened)
+
+
+def pillow_pixels(image: Image.Image) -> NDArray[np.uint8]:
+    """RGB pixels of a Pillow image of any mode, as stored."""
+    if image.mode.startswith("I"):
+        # Pillow's own conversion clips 16-bit gray at 255 instead of scaling it.
+        image.load()
+        gray = (np.asarray(image).astype(np.int64).clip(0, 65535) >> 8).astype(np.uint8)
+        return np.repeat(gray[:, :, None], 3, axis=2)
+    width, height = image.size
+    pixels = np.empty((height, width, 3), dtype=np.uint8)
+    for top in range(0, height, STRIP):
+        # Converted as a whole, a page of 100 megapixels takes three times its own memory.
+        strip = image.crop((0, top, width, min(top + STRIP, height)))
+        pixels[top : top + STRIP] = np.asarray(strip if strip.mode == "RGB" else strip.convert("RGB"))
+    return pixels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -25,7 +26,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from ocr.errors import ImageError
+from ocr.errors import ImageError, ImageSizeError
 from ocr.geometry.orientation import upright_size
 
 ORIENTATION_TAG = 0x0112
@@ -37,6 +38,9 @@ DAMAGE = (
 )
 # Nothing of this size can hold a letter; a 1x1 page is a tracking pixel or a failed export.
 MIN_SIDE = 4
+
+HEADER_BYTES = 64 << 10
+"""Read of a JPEG to learn its size; EXIF data and a colour profile come before it."""
 
 # The formats that are read, by their content: Pillow knows dozens, and hands some of them to other programs.
 _MAGIC = {
@@ -119,6 +123,17 @@ def read_header(data: bytes, path: str, max_pixels: int) -> Header:
     return header
 
 
+def size_in_header(stream: IO[bytes], path: str, max_pixels: int) -> tuple[int, int]:
+    """(width, height) of an upright page; of a JPEG only the start of the file is read, if its header is there."""
+    data = stream.read(HEADER_BYTES)
+    if image_format(data[:16]) in JPEG_FORMATS:
+        with suppress(ImageError):
+            header = read_header(data, path, max_pixels)
+            return upright_size(header.orientation, *header.raw_size)
+    header = read_header(data + stream.read(), path, max_pixels)
+    return upright_size(header.orientation, *header.raw_size)
+
+
 def declared_size(data: bytes, format: str) -> tuple[int, int] | None:
     """(width, height) in the header of a format that OpenCV reads too; None if it is damaged, or another format."""
     try:
@@ -172,7 +187,7 @@ def check_pixel_count(size: tuple[int, int], path: str, max_pixels: int) -> None
     """Raise ImageError if a page has too many pixels."""
     width, height = size
     if width * height > max_pixels:
-        raise ImageError(
+        raise ImageSizeError(
             f"{path}: {width}x{height} is {width * height / 1e6:.0f} megapixels, more than "
             f"decode.max_pixels={max_pixels}. Raise the setting if the page is genuine"
         )
@@ -212,9 +227,9 @@ def _header_without_pillow(data: bytes, path: str, error: Exception) -> Header:
     return Header("OPENCV", "RGB", (image.shape[1], image.shape[0]), 1)
 
 
-def beyond_pillows_limit(path: str, error: Image.DecompressionBombError) -> ImageError:
+def beyond_pillows_limit(path: str, error: Image.DecompressionBombError) -> ImageSizeError:
     """For WebP and TIFF, Pillow applies the limit that the process has set for itself, which is not ours to change."""
-    return ImageError(f"{path}: {error} Raise PIL.Image.MAX_IMAGE_PIXELS, or set on_bad_sample=skip")
+    return ImageSizeError(f"{path}: {error} Raise PIL.Image.MAX_IMAGE_PIXELS, or set on_bad_sample=skip")
 
 
 def _unreadable(data: bytes, path: str) -> ImageError:

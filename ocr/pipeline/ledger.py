@@ -20,13 +20,15 @@ COUNTS = (
 )
 
 
-_POLYGONS = [COUNTS.index(count) for count in POLYGON_COUNTS]
-_FLAGS = [count for count in range(len(COUNTS)) if count not in _POLYGONS]
-_BITS = np.array([1 << bit for bit in range(len(_FLAGS))], dtype=np.int64)
+_FLAGS = {name: 1 << bit for bit, name in enumerate(count for count in COUNTS if count not in POLYGON_COUNTS)}
+_MAP_FLAGS = {source: _FLAGS[f"maps_{source}"] for source in MAPS}
+_CACHE_FLAGS = dict(
+    zip(CACHED, (_FLAGS[name] for name in ("cache_hits", "cache_misses", "cache_invalid")), strict=True)
+)
 # The counts of polygons are above the flags. A count larger than its bits stays at their largest number.
-_WIDTHS = np.array([24, 15, 15])
-_LARGEST = (1 << _WIDTHS) - 1
-_SHIFTS = len(_FLAGS) + np.cumsum(_WIDTHS) - _WIDTHS
+_WIDTHS = (24, 15, 15)
+_LARGEST = [(1 << width) - 1 for width in _WIDTHS]
+_SHIFTS = [len(_FLAGS) + sum(_WIDTHS[:which]) for which in range(len(_WIDTHS))]
 _CHUNK = 1 << 20
 
 
@@ -41,31 +43,31 @@ class Ledger:
         self._names = names
         self.left_out = list(left_out)
         self._shared = torch.zeros(len(names), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._packed: NDArray[np.int64] = self._shared.numpy()
 
-    @property
-    def _packed(self) -> NDArray[np.int64]:
-        packed: NDArray[np.int64] = self._shared.numpy()
-        return packed
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_packed"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _packed=state["_shared"].numpy())
 
     def record(self, sample: Sample) -> None:
         """Note what happened to a sample."""
-        self.note([sample.index], rows_of([sample]))
+        self._packed[sample.index] = _pack(sample)
 
-    def note(self, indices: Sequence[int], rows: NDArray[np.int32]) -> None:
+    def note(self, indices: Sequence[int], rows: NDArray[np.int64]) -> None:
         """Note what happened to samples, one row each."""
-        polygons = rows[:, _POLYGONS].astype(np.int64).clip(0, _LARGEST) << _SHIFTS
-        self._packed[indices] = rows[:, _FLAGS] @ _BITS + polygons.sum(axis=1)
+        self._packed[indices] = rows
 
     def note_cached(self, indices: Sequence[int], outcomes: Sequence[str]) -> None:
         """Correct how samples got into the cache: one that was made just now is not a hit."""
-        bits = dict(zip(CACHED, _BITS[-len(CACHED) :], strict=True))
         for index, outcome in zip(indices, outcomes, strict=True):
             if outcome:
-                self._packed[index] = self._packed[index] & ~sum(bits.values()) | bits[outcome]
+                self._packed[index] = self._packed[index] & ~sum(_CACHE_FLAGS.values()) | _CACHE_FLAGS[outcome]
 
     def skip(self, index: int) -> None:
         """Note that a sample could not be used."""
-        self._packed[index] = _bit("seen") | _bit("skipped")
+        self._packed[index] = _FLAGS["seen"] | _FLAGS["skipped"]
 
     def reset(self) -> None:
         """Start a new epoch."""
@@ -86,29 +88,27 @@ class Ledger:
         return (self.left_out if count == "skipped" else []) + [self._names[index] for index in found]
 
 
-def _bit(count: str) -> np.int64:
-    return np.int64(_BITS[_FLAGS.index(COUNTS.index(count))])
-
-
 def _of(packed: NDArray[np.int64], count: str) -> NDArray[Any]:
     """One of the counts of samples."""
     if count not in POLYGON_COUNTS:
-        flags: NDArray[np.bool_] = packed & _bit(count) != 0
+        flags: NDArray[np.bool_] = packed & _FLAGS[count] != 0
         return flags
     which = POLYGON_COUNTS.index(count)
     polygons: NDArray[np.int64] = packed >> _SHIFTS[which] & _LARGEST[which]
     return polygons
 
 
-def rows_of(samples: Sequence[Sample]) -> NDArray[np.int32]:
+def rows_of(samples: Sequence[Sample]) -> NDArray[np.int64]:
     """The ledger rows of samples."""
-    return np.array(
-        [
-            [1, bool(sample.recovered), 0]
-            + [getattr(sample, count) for count in POLYGON_COUNTS]
-            + [sample.map_source == source for source in MAPS]
-            + [sample.cached == outcome for outcome in CACHED]
-            for sample in samples
-        ],
-        dtype=np.int32,
-    )
+    return np.array([_pack(sample) for sample in samples], dtype=np.int64)
+
+
+def _pack(sample: Sample) -> int:
+    """The row of a sample, in Python: for one sample that is ten times as fast as NumPy."""
+    packed = _FLAGS["seen"] | _MAP_FLAGS.get(sample.map_source, 0) | _CACHE_FLAGS.get(sample.cached, 0)
+    if sample.recovered:
+        packed |= _FLAGS["recovered"]
+    if sample.dropped_polygons or sample.crossed_polygons or sample.simplified_polygons:
+        for name, largest, shift in zip(POLYGON_COUNTS, _LARGEST, _SHIFTS, strict=True):
+            packed |= min(max(getattr(sample, name), 0), largest) << shift
+    return packed

@@ -93,3 +93,37 @@ class JpegNoise(RandomPixels):
     def apply(self, sample: Sample, parameters: int) -> Sample:
         encoded = simplejpeg.encode_jpeg(np.ascontiguousarray(sample.image), parameters, "RGB", "420")
         return replace(sample, image=simplejpeg.decode_jpeg(encoded, "RGB"))
+
+
+class Shadow(NamedTuple):
+    """Light that falls by `darkness` across a soft straight edge: `x * across[0] + y * across[1]` from 0 to 1."""
+
+    across: tuple[float, float]
+    start: float
+    darkness: float
+
+
+@dataclass(frozen=True, slots=True)
+class RandomShadow(RandomPixels):
+    """Darken one side of a soft straight edge by up to `darkest`, as a hand or a telephone over the page does."""
+
+    darkest: float = 0.5
+    p: float = 0.2
+    ranges: ClassVar = {"darkest": SHARE}
+
+    def choose(self, rng: np.random.Generator, page: PageView) -> Shadow:
+        angle = rng.uniform(0, 2 * np.pi)
+        # From a hard edge of a few pixels to a gradient over half of the page.
+        width = rng.uniform(0.01, 0.5) * max(page.width, page.height)
+        x, y = float(np.cos(angle)) / width, float(np.sin(angle)) / width
+        start = x * rng.uniform(0, page.width) + y * rng.uniform(0, page.height)
+        return Shadow((x, y), float(start), float(rng.uniform(0, self.darkest)))
+
+    def apply(self, sample: Sample, parameters: Shadow) -> Sample:
+        height, width = sample.image.shape[:2]
+        (x, y), start, darkness = parameters
+        depth = np.arange(width, dtype=np.float32) * x + (np.arange(height, dtype=np.float32) * y - start)[:, None]
+        light = (1 - darkness * depth.clip(0, 1)).astype(np.float32)
+        shaded = sample.image * light[:, :, None]
+        is_bytes = sample.image.dtype == np.uint8
+        return replace(sample, image=np.rint(shaded).astype(np.uint8) if is_bytes else shaded)

@@ -8,9 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ocr.geometry.polygons import Polygons
 from ocr.pipeline.sample import PageView, Sample
 
 Matrix = NDArray[np.float64]
+
+
+def is_affine(matrix: Matrix) -> bool:
+    """Whether parallel lines stay parallel: anything but a page seen at an angle."""
+    return bool(matrix[2, 0] == 0 and matrix[2, 1] == 0)
 
 
 class Window(NamedTuple):
@@ -69,7 +75,7 @@ class Placement:
     def then(self, matrix: Matrix, size: tuple[int, int] | None = None) -> Placement:
         """Followed by another matrix, on a page of this (width, height) if it changes."""
         width, height = size or self.page[1:]
-        page = PageView(self.page.polygons.moved(matrix), width, height)
+        page = PageView(_in_front(self.page.polygons, matrix).moved(matrix), width, height)
         return Placement(self.window, matrix @ self.matrix, page)
 
     @property
@@ -91,3 +97,11 @@ class Placement:
     def follow(self, sample: Sample, image: NDArray[Any]) -> Sample:
         """The sample after its pixels were moved to `image`."""
         return replace(sample, polygons=self.page.polygons).placed(image, self.matrix)
+
+
+def _in_front(polygons: Polygons, matrix: Matrix) -> Polygons:
+    """Without those that reach behind the horizon, where division would mirror them onto the page."""
+    if is_affine(matrix) or not len(polygons):
+        return polygons
+    depth = polygons.vertices @ matrix[2, :2] + matrix[2, 2]
+    return polygons.select(np.minimum.reduceat(depth, polygons.offsets[:-1]) > 0)

@@ -73,11 +73,11 @@ def to_record(sample: Sample, cut: Cut) -> Record:
     return Record(arrays, metadata.to_bytes(sample))
 
 
-def to_sample(record: Record, entry: Sample) -> Sample:
+def to_sample(record: Record, entry: Sample, cached: str = "") -> Sample:
     """The sample that was stored; `entry` adds what is not stored: its index in the dataset, its name and path."""
     arrays = array_fields(record.arrays)
     map_source = "cached" if arrays["maps"] else ""
-    return replace(entry, **metadata.from_bytes(record.metadata), **arrays, map_source=map_source)
+    return replace(entry, **metadata.from_bytes(record.metadata), **arrays, map_source=map_source, cached=cached)
 
 
 def array_fields(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ocr.geometry.kernels.perspective import sample_perspective
 from ocr.geometry.kernels.resample import sample_normalized_page, sample_page
-from ocr.pipeline.placement import Matrix, Placement, Window
+from ocr.pipeline.placement import Matrix, Placement, Window, is_affine
 from ocr.pipeline.sample import NO_IMAGE, Sample
 from ocr.pipeline.stage import FixedStage, RandomStage, Stage
 
@@ -58,6 +59,8 @@ class Sampling:
         if self.is_begun:
             return None
         matrix: Matrix = np.linalg.inv(placement.from_window)  # type: ignore[assignment]
+        if is_affine(placement.from_window):
+            matrix[2] = 0, 0, 1  # Not up to rounding: the kernel depends on it.
         size = (placement.page.width, placement.page.height)
         return replace(self, window=placement.window, matrix=matrix, size=size, fill=fill, is_begun=True)
 
@@ -75,18 +78,33 @@ class Sampling:
 
     def write(self, out: NDArray[Any], normalize: Normalize | None = None) -> None:
         """Make the pass into (H, W, 3) bytes, or with `normalize` into (3, H, W) floats."""
-        window = (int(self.window.left), int(self.window.top), int(self.window.right), int(self.window.bottom))
-        what = (self.page, window, self.matrix[:2], self.corner, self.fill, self.colours)
+        if not is_affine(self.matrix):
+            self._seen_at_an_angle().write(out, normalize)
+            return
+        what = (self.page, _plain(self.window), self.matrix[:2], self.corner, self.fill, self.colours)
         if normalize is None:
             sample_page(*what, out)
         else:
             sample_normalized_page(*what, *normalize.offset_and_factor, out)
+
+    def _seen_at_an_angle(self) -> Sampling:
+        """What is left to do once a projective matrix was applied: colours and normalisation."""
+        width, height = self.size
+        page = np.empty((height, width, 3), dtype=np.uint8)
+        sample_perspective(self.page, _plain(self.window), self.matrix, self.corner, self.fill, page)
+        page.flags.writeable = False
+        return replace(self, page=page, window=Window(0, 0, width, height), matrix=np.eye(3), corner=(0, 0))
 
     def unpack(self) -> NDArray[np.uint8]:
         """The pixels, (H, W, 3): the pass is made now."""
         out = np.empty((self.size[1], self.size[0], 3), dtype=np.uint8)
         self.write(out)
         return out
+
+
+def _plain(window: Window) -> tuple[int, int, int, int]:
+    """As the kernels are compiled for."""
+    return int(window.left), int(window.top), int(window.right), int(window.bottom)
 
 
 class SamplingStage(RandomStage):

@@ -16,6 +16,7 @@ from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.folder_split import FolderSplit
+from ocr.pipeline.image_header import size_in_header
 from ocr.pipeline.image_listing import ImageListing
 from ocr.pipeline.kept_table import KeptTable, state_of
 from ocr.pipeline.page_rows import NO_POLYGONS, PageRows
@@ -28,8 +29,8 @@ MAX_REMEMBERED = 4096
 """Paths that a process remembers: every epoch asks for the signature of every page, and a cached page takes 40 us."""
 
 
-class Source(Protocol):
-    """Where pages come from: a folder, tar shards."""
+class Origin(Protocol):
+    """What samples are made of: all that a cache asks for."""
 
     @property
     def location(self) -> str:
@@ -43,22 +44,7 @@ class Source(Protocol):
     def names_digest(self) -> str:
         """Digest of all file names, known without reading them."""
 
-    @property
-    def annotated(self) -> bool:
-        """Whether there is an annotation."""
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether pages are stored as the fixed stages left them, instead of as image files."""
-
-    @property
-    def skipped(self) -> dict[str, str]:
-        """File name of each page that was left out when the source was opened, and why."""
-
     def __len__(self) -> int: ...
-
-    def number(self, index: int) -> int:
-        """The number of a page among all pages of the dataset, of which these may be a part; it seeds randomness."""
 
     def entry(self, index: int) -> Sample:
         """Name and path of a page; what its annotation says is read with its image."""
@@ -71,6 +57,28 @@ class Source(Protocol):
 
     def annotation_digest(self, index: int) -> bytes:
         """Digest of everything that the annotation says about a page."""
+
+
+class Source(Origin, Protocol):
+    """Where pages come from: a folder, tar shards."""
+
+    @property
+    def annotated(self) -> bool:
+        """Whether there is an annotation."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether pages are stored as the fixed stages left them, instead of as image files."""
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """File name of each page that was left out when the source was opened, and why."""
+
+    def number(self, index: int) -> int:
+        """The number of a page among all pages of the dataset, of which these may be a part; it seeds randomness."""
+
+    def size(self, index: int, max_pixels: int) -> tuple[int, int]:
+        """(width, height) of the upright page, known without decoding it; ImageError if it is not an image."""
 
     def look(self) -> Sequence[int]:
         """An epoch starts: follow edits of all but the images; returns the pages that may have other words now."""
@@ -127,6 +135,15 @@ class FolderSource:
             raise ImageError(
                 f"{page.path}: cannot be opened ({error.strerror}). Restore it, or set on_bad_sample=skip"
             ) from error
+
+    def size(self, index: int, max_pixels: int) -> tuple[int, int]:
+        """(width, height) of the upright page, in the header of its file."""
+        path = self.entry(index).path
+        try:
+            with open(path, "rb") as stream:
+                return size_in_header(stream, path, max_pixels)
+        except OSError as error:
+            raise ImageError(f"{path}: cannot be opened ({error.strerror})") from error
 
     def entry(self, index: int) -> Sample:
         """Name and path of a page."""

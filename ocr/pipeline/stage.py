@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ocr.checks import SHARE, Range, check_numbers
 from ocr.errors import ConfigError
 from ocr.pipeline.sample import PageView, Sample
+
+Sizes = NDArray[np.int64]
+"""(N, 2): width and height of pages."""
 
 
 class FixedStage(ABC):
@@ -20,6 +24,10 @@ class FixedStage(ABC):
 
     @abstractmethod
     def __call__(self, sample: Sample) -> Sample: ...
+
+    def sizes_after(self, sizes: Sizes) -> Sizes:
+        """The sizes that pages will have; they decide which pages share a batch if pages keep their shape."""
+        return sizes
 
 
 class RandomStage(ABC):
@@ -46,6 +54,10 @@ class RandomStage(ABC):
     @abstractmethod
     def apply(self, sample: Sample, parameters: Any) -> Sample:
         """The sample changed as drawn. Nothing here is random."""
+
+    def sizes_after(self, sizes: Sizes) -> Sizes:
+        """The sizes that pages will have; a batch with a page that is larger than that is made again."""
+        return sizes
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         parameters = self.draw(rng, sample.view)

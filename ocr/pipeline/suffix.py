@@ -14,20 +14,28 @@ from ocr.checks import POSITIVE, SIDE, Range, check_numbers
 from ocr.pipeline.pixels import ColourJitter as ColourJitter
 from ocr.pipeline.pixels import JpegNoise as JpegNoise
 from ocr.pipeline.pixels import RandomBlur as RandomBlur
-from ocr.pipeline.placement import Matrix, Placement, Window
-from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.pixels import RandomShadow as RandomShadow
+from ocr.pipeline.placement import Matrix, Placement, Window, is_affine
+from ocr.pipeline.prefix import Letterbox, scaled_sizes
 from ocr.pipeline.sample import NO_IMAGE, PageView, Sample
 from ocr.pipeline.sampling import Sampling, SamplingStage
-from ocr.pipeline.stage import Chance, Stage
+from ocr.pipeline.stage import Chance, Sizes, Stage
 
 
 class RandomGeometry(Chance):
-    """A random stage that draws a 3x3 matrix, in pixel centres, and keeps the size of the page."""
+    """A random stage that draws a 3x3 matrix, in pixel centres."""
 
     __slots__ = ()
+    is_affine = True
+    """Whether all its matrices are; others have no operator in DALI."""
+
+    def size(self, matrix: Matrix, page: PageView) -> tuple[int, int]:
+        """(width, height) of what comes out: those of the page, unless the stage changes them."""
+        return page.width, page.height
 
     def apply(self, sample: Sample, parameters: Matrix) -> Sample:
-        return _warp_alone(sample, Placement.start(sample.view).then(parameters))
+        start = Placement.start(sample.view)
+        return _warp_alone(sample, start.then(parameters, self.size(parameters, start.page)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,14 @@ class Warp(SamplingStage):
     crop: TextAwareCrop | None = None
     fill: int = 0
     size: int | None = None
-    """Side of the square that comes out; None to keep the size of the page."""
+    """Longest side of what comes out; None to keep the size of the page."""
+    shape: str = "square"
+    """Of what comes out if it has another size: a square, or the page's own shape."""
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether parallel lines stay parallel."""
+        return all(step.is_affine for step in self.steps)
 
     def draw(self, rng: np.random.Generator, page: PageView) -> Placement | None:
         window: Window | None = self.crop.draw(rng, page) if self.crop else None
@@ -92,11 +107,28 @@ class Warp(SamplingStage):
         for step in self.steps:
             matrix: Matrix | None = step.draw(rng, placement.page)
             if matrix is not None:
-                placement = placement.then(matrix)
-        out = (self.size or page.width, self.size or page.height)
-        if out != (page.width, page.height):
-            placement = placement.then(Window(0, 0, page.width, page.height).fill_page(*out), out)
+                placement = placement.then(matrix, step.size(matrix, placement.page))
+        _, width, height = placement.page
+        out = tuple(self._boxed(np.array([(width, height)]))[0].tolist())
+        if out != (width, height):
+            placement = placement.then(Window(0, 0, width, height).fill_page(*out), out)
         return placement.visible() if placement.moves else None
+
+    @property
+    def resizes(self) -> bool:
+        """Whether pages of one size come out in several."""
+        return self.size is None and any(getattr(step, "resizes", False) for step in self.steps)
+
+    def sizes_after(self, sizes: Sizes) -> Sizes:
+        for step in self.steps:
+            sizes = step.sizes_after(sizes)
+        return self._boxed(sizes)
+
+    def _boxed(self, sizes: Sizes) -> Sizes:
+        """After the second letterbox."""
+        if self.size is None:
+            return sizes
+        return scaled_sizes(sizes, self.size) if self.shape == "page" else np.full_like(sizes, self.size)
 
     def join(self, sampling: Sampling, parameters: Placement) -> Sampling | None:
         return sampling.placed(parameters, self.fill)
@@ -109,7 +141,10 @@ class Warp(SamplingStage):
         out = (parameters.page.width, parameters.page.height)
         # Sampling from the window alone turns everything around it into border, so no cut words remain visible.
         shown, border = image_hwc[top:bottom, left:right], (self.fill,) * 3
-        return np.asarray(cv2.warpAffine(shown, parameters.from_window[:2], out, borderValue=border))
+        matrix = parameters.from_window
+        if is_affine(matrix):
+            return np.asarray(cv2.warpAffine(shown, matrix[:2], out, borderValue=border))
+        return np.asarray(cv2.warpPerspective(shown, matrix, out, borderValue=border))
 
 
 def _warp_alone(sample: Sample, placement: Placement) -> Sample:
@@ -126,12 +161,12 @@ def merge_geometry(stages: Sequence[Stage]) -> tuple[Stage, ...]:
     merged: list[Stage] = []
     for stage in stages:
         last = merged[-1] if merged else None
-        # After a first letterbox pages are square, so a second one only changes their size.
-        square = any(isinstance(before, Letterbox) for before in merged)
+        # After a first letterbox a second one of the same shape only changes the size of pages.
+        same_shape = any(isinstance(before, Letterbox) and before.shape == _shape(stage) for before in merged)
         if isinstance(last, Warp) and last.size:
             last = None
-        if isinstance(stage, Letterbox) and isinstance(last, Warp) and square:
-            merged[-1] = replace(last, size=stage.size)
+        if isinstance(stage, Letterbox) and isinstance(last, Warp) and same_shape:
+            merged[-1] = replace(last, size=stage.size, shape=stage.shape)
         elif isinstance(stage, TextAwareCrop):
             merged.append(Warp((), stage, fill))
         elif isinstance(stage, RandomGeometry):
@@ -142,6 +177,10 @@ def merge_geometry(stages: Sequence[Stage]) -> tuple[Stage, ...]:
         else:
             merged.append(stage)
     return tuple(merged)
+
+
+def _shape(stage: Stage) -> str:
+    return stage.shape if isinstance(stage, Letterbox) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,18 +209,34 @@ class RandomRotate(RandomGeometry):
 
 @dataclass(frozen=True, slots=True)
 class RandomScale(RandomGeometry):
-    """Scale about the centre by a factor between `smallest` and `largest`."""
+    """Scale by a factor between `smallest` and `largest`.
+
+    The page keeps its size: about the centre, so that its borders are cut or become wider. With `resizes` the whole
+    page becomes larger or smaller, for a window that is cut out of it afterwards.
+    """
 
     smallest: float = 0.7
     largest: float = 1.4
     p: float = 0.5
+    resizes: bool = False
     ranges: ClassVar = {"smallest": POSITIVE, "largest": POSITIVE}
     ascending: ClassVar = ("smallest", "largest")
 
     def choose(self, rng: np.random.Generator, page: PageView) -> Matrix:
         # Uniform in the logarithm: halving is as likely as doubling.
         factor = np.exp(rng.uniform(np.log(self.smallest), np.log(self.largest)))
-        return _about_centre(factor, 0.0, page)
+        matrix = _about_centre(factor, 0.0, page)
+        width, height = self.size(matrix, page)
+        matrix[:2, 2] += (width - page.width) / 2, (height - page.height) / 2
+        return matrix
+
+    def size(self, matrix: Matrix, page: PageView) -> tuple[int, int]:
+        factor = float(matrix[0, 0]) if self.resizes else 1.0
+        return max(1, round(page.width * factor)), max(1, round(page.height * factor))
+
+    def sizes_after(self, sizes: Sizes) -> Sizes:
+        """The largest that pages may have."""
+        return np.rint(sizes * max(1.0, self.largest)).astype(np.int64) if self.resizes else sizes
 
 
 def _about_centre(cos: float, sin: float, page: PageView) -> Matrix:
@@ -193,7 +248,8 @@ def _about_centre(cos: float, sin: float, page: PageView) -> Matrix:
 class RandomWindow(SamplingStage):
     """Cut out a square of `size` pixels, somewhere around a word: a part of the page in full resolution.
 
-    Words on its border are cut, in pixels and maps alike. A page smaller than the window is left alone.
+    Words on its border are cut, in pixels and maps alike. A page smaller than the window is left alone; a page that is
+    only narrower or lower than it is cut on the other side.
     """
 
     size: int = 512
@@ -202,10 +258,11 @@ class RandomWindow(SamplingStage):
         check_numbers(self, size=SIDE)
 
     def draw(self, rng: np.random.Generator, page: PageView) -> Placement | None:
-        if min(page.width, page.height) < self.size:
+        width, height = min(page.width, self.size), min(page.height, self.size)
+        if (width, height) == (page.width, page.height) != (self.size, self.size):
             return None
         bounds = page.polygons.bounds
-        spare = np.array([page.width, page.height]) - self.size
+        spare = np.array([page.width - width, page.height - height])
         if len(bounds):
             # The window holds the middle of a random word, so that few windows are empty.
             word = bounds[rng.integers(len(bounds))]
@@ -213,10 +270,13 @@ class RandomWindow(SamplingStage):
         else:
             low = np.floor(rng.uniform(0, spare + 1))
         left, top = np.clip(low, 0, spare).astype(int).tolist()
-        window = Window(left, top, left + self.size, top + self.size)
+        window = Window(left, top, left + width, top + height)
         touched = page.polygons.select(window.touches(bounds))
         shift = np.array([[1.0, 0, -left], [0, 1, -top], [0, 0, 1]])
-        return Placement(window, shift, PageView(touched.moved(shift), self.size, self.size))
+        return Placement(window, shift, PageView(touched.moved(shift), width, height))
+
+    def sizes_after(self, sizes: Sizes) -> Sizes:
+        return np.minimum(sizes, self.size)
 
     def join(self, sampling: Sampling, parameters: Placement) -> Sampling:
         return sampling.cut(parameters.window)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import count
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from ocr.checks import SHARE, Range, check_numbers
 from ocr.errors import ConfigError, MapError
 from ocr.formats.maps import map_file, read_maps
-from ocr.geometry.kernels.maps import fill_upright_boxes, raise_border_band
+from ocr.geometry.kernels.maps import draw_maps, fill_boxes, find_upright_boxes, measure_outlines
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import digest, stages_digest
 from ocr.pipeline.sample import Maps, Sample
@@ -30,6 +31,37 @@ from ocr.pipeline.stage import FixedStage
 log = logging.getLogger(__name__)
 # Pixels. Vertices further out are moved here: Clipper ends the process beyond 2^62, and OpenCV walks every row.
 FAR = 1 << 20
+
+
+class Shapes(NamedTuple):
+    """The polygons of a page as they are drawn."""
+
+    whole: NDArray[np.int32]
+    """All vertices cut to whole pixels, which is what Clipper works on and what defines the maps."""
+    offsets: NDArray[np.int32]
+    reach: NDArray[np.float64]
+    """How far the band of each polygon reaches: D, or 0 if the polygon is left out of the loss."""
+    boxes: NDArray[np.int64]
+    """The upright boxes, shrunk and not."""
+    others: list[tuple[int, list[NDArray[np.int32]]]]
+    """The other polygons, and the pieces that are left of each when it shrinks."""
+    left_out: list[int]
+    """The polygons that are left out of the loss."""
+
+    def fill_others(self, prob_map: NDArray[np.float32], thresh_mask: NDArray[np.bool_]) -> None:
+        """Draw the polygons that are no boxes."""
+        for p, pieces in self.others:
+            for piece in pieces:
+                cv2.fillPoly(prob_map, [piece], 1.0)
+            cv2.fillPoly(thresh_mask.view(np.uint8), [self._outline(p)], 1)
+
+    def erase(self, mask: NDArray[np.bool_]) -> None:
+        """Clear a mask inside the polygons that are left out of the loss."""
+        for p in self.left_out:
+            cv2.fillPoly(mask.view(np.uint8), [self._outline(p)], 0)
+
+    def _outline(self, p: int) -> NDArray[np.int32]:
+        return self.whole[self.offsets[p] : self.offsets[p + 1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +95,16 @@ class Targets(FixedStage):
         maps = out or Maps(
             np.empty(size, np.float32), np.empty(size, np.float32), np.empty(size, np.bool_), np.empty(size, np.bool_)
         )
-        maps.thresh_map.fill(self.thresh_min)
-        reach = self.fill(polygons, annotated, maps.prob_map, maps.prob_mask, maps.thresh_mask)
-        if len(polygons):
-            low, high = float(self.thresh_min), float(self.thresh_max)
-            raise_border_band(polygons.vertices, polygons.offsets, reach, low, high, maps.thresh_map)
-            maps.thresh_mask[:] |= maps.thresh_map > np.float32(self.thresh_min)
-            _erase(polygons, reach == 0, maps.thresh_mask)
+        shapes, low, high = self._shapes(polygons), float(self.thresh_min), float(self.thresh_max)
+        outlines = _read_only(polygons.vertices), _read_only(polygons.offsets)
+        # If nobody looked for text, an empty map must not teach that there is none.
+        draw_maps(
+            *outlines, shapes.reach, shapes.boxes, low, high, annotated,
+            maps.prob_map, maps.thresh_map, maps.prob_mask, maps.thresh_mask,
+        )  # fmt: skip
+        shapes.fill_others(maps.prob_map, maps.thresh_mask)
+        shapes.erase(maps.prob_mask)
+        shapes.erase(maps.thresh_mask)
         return maps
 
     def fill(
@@ -84,29 +119,29 @@ class Targets(FixedStage):
 
         Returns how far the band of each polygon reaches: D, or 0 if the polygon is left out of the loss.
         """
-        # If nobody looked for text, an empty map must not teach that there is none.
         for array, value in ((prob_map, 0), (prob_mask, annotated), (thresh_mask, False)):
             array.fill(value)
-        if not len(polygons):
-            return np.zeros(0)
-        areas, perimeters = polygons.areas, polygons.perimeters
+        shapes = self._shapes(polygons)
+        fill_boxes(shapes.boxes, prob_map, thresh_mask)
+        shapes.fill_others(prob_map, thresh_mask)
+        shapes.erase(prob_mask)
+        return shapes.reach
+
+    def _shapes(self, polygons: Polygons) -> Shapes:
+        offsets = _read_only(polygons.offsets)
+        areas, perimeters = measure_outlines(_read_only(polygons.vertices), offsets)
         distances = np.minimum(areas * (1 - self.shrink_ratio**2) / np.maximum(perimeters, 1e-9), FAR)
         # A figure of eight has loops that cancel: without an area there is no D to draw it with.
         left_out = polygons.ignore | ~(distances > 0) | self._too_small(polygons, areas, perimeters)
-        whole, offsets = _whole_pixels(polygons), polygons.offsets
-        drawn = fill_upright_boxes(whole, offsets, distances, left_out, prob_map, thresh_mask)
-        for p in np.flatnonzero(~left_out & ~drawn):
-            outline = whole[offsets[p] : offsets[p + 1]]
-            pieces = shrink(outline, distances[p])
-            for piece in pieces:
-                cv2.fillPoly(prob_map, [piece], 1.0)
-            if pieces:
-                cv2.fillPoly(thresh_mask.view(np.uint8), [outline], 1)
+        whole, others = _whole_pixels(polygons), []
+        boxes, are_boxes = find_upright_boxes(whole, offsets, distances, left_out)
+        for p in (~(left_out | are_boxes)).nonzero()[0].tolist():
+            if pieces := shrink(whole[offsets[p] : offsets[p + 1]], distances[p]):
+                others.append((p, pieces))
             else:
                 left_out[p] = True
-        _erase(polygons, left_out, prob_mask)
         distances[left_out] = 0
-        return distances
+        return Shapes(whole, offsets, distances, boxes, others, left_out.nonzero()[0].tolist())
 
     def _too_small(
         self, polygons: Polygons, areas: NDArray[np.float64], perimeters: NDArray[np.float64]
@@ -114,26 +149,24 @@ class Targets(FixedStage):
         # A shape is at least 2 A / L wide in every direction, so only the thin ones are measured.
         suspects = 2 * areas < self.min_text_size * perimeters
         too_small = np.zeros(len(polygons), dtype=np.bool_)
-        for p in np.flatnonzero(suspects):
+        for p in suspects.nonzero()[0].tolist():
             outline = polygons.vertices[polygons.offsets[p] : polygons.offsets[p + 1]]
             too_small[p] = min(cv2.minAreaRect(outline)[1]) < self.min_text_size
         return too_small
 
 
 def _whole_pixels(polygons: Polygons) -> NDArray[np.int32]:
-    """All vertices cut to whole pixels, which is what Clipper works on and what defines the maps."""
     vertices = polygons.vertices
     if not np.abs(vertices).max(initial=0) <= FAR:
         vertices = np.nan_to_num(vertices).clip(-FAR, FAR)
     return vertices.astype(np.int32)
 
 
-def _erase(polygons: Polygons, left_out: NDArray[np.bool_], mask: NDArray[np.bool_]) -> None:
-    """Clear a mask inside the polygons that are left out of the loss."""
-    if left_out.any():
-        whole, offsets = _whole_pixels(polygons), polygons.offsets
-        for p in np.flatnonzero(left_out):
-            cv2.fillPoly(mask.view(np.uint8), [whole[offsets[p] : offsets[p + 1]]], 0)
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written, as arrays of a cache cannot: kernels are compiled for these only."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def shrink(outline: NDArray[np.int32], distance: float) -> list[NDArray[np.int32]]:

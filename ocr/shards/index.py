@@ -25,7 +25,6 @@ BLOCK = 512
 RAW, READY, DENSE = "raw", "ready", "dense"
 """Kinds of samples: encoded pages, ready pages with their maps, and ready pages in dense form, which have no maps."""
 MAX_MEMBER_BYTES = 1 << 30
-MAX_SHARDS = 2**31 - 1
 _HEAD = ("split", "kind", "annotated", "source", "stages")
 Keep = Callable[[SampleRowsWriter, dict[str, Any]], RowTable]
 _SHARD = re.compile(r"(?P<split>.+)-(?P<number>[0-9]+)\.tar")

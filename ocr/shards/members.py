@@ -67,7 +67,7 @@ class Members:
     def arrays(self, index: int) -> dict[str, NDArray[Any]]:
         """The arrays of a ready sample, of a dense one the page alone: views of the shard itself."""
         image = self._array(index, ARRAYS[0])
-        names = ARRAYS[:1] if image.ndim == 1 and not self.are_batches else ARRAYS
+        names = ARRAYS[:1] if image.ndim == 1 and f"{ARRAYS[0]}.npy" in self._samples[index].members else ARRAYS
         return {name: image if name == ARRAYS[0] else self._array(index, name) for name in names}
 
     def _array(self, index: int, name: str) -> NDArray[Any]:
@@ -84,17 +84,19 @@ class Members:
         """The arrays of samples of one batch as private memory that may be written; None if that is not possible."""
         stored, arrays = self._samples[first], {}
         for name in ARRAYS:
-            window = self._files.window(stored.shard, *stored.members[f"{name}s.npy"])
+            # A sample of its own may be among batches.
+            member = stored.members.get(f"{name}s.npy")
+            window = None if member is None else self._files.window(stored.shard, *member)
             if window is None:
                 return None
             batch = as_array(window, self.where(first, f"{name}s.npy"))
             arrays[name] = batch[self._samples.position(first) : self._samples.position(last) + 1]
         return arrays
 
-    def where(self, index: int, extension: str = "") -> str:
-        """Shard, key, file name and offset of a member, for messages."""
+    def where(self, index: int, *extensions: str) -> str:
+        """Shard, key, file name and offset of the first of these members that there is, for messages."""
         stored = self._samples[index]
-        offset = f" at offset {stored.members[extension][0]}" if extension in stored.members else ""
+        offset = next((f" at offset {stored.members[name][0]}" for name in extensions if name in stored.members), "")
         return f"{self._files.urls[stored.shard]}: {stored.key} ({stored.filename}){offset}"
 
 

@@ -47,6 +47,9 @@ class Prefetcher:
                 self._change.wait_for(lambda at=position: self._stopped or at <= self._reached + self._ahead)  # type: ignore[misc]
                 if self._stopped:
                     return
+                passed = position < self._reached
+            if passed:
+                continue  # Whoever read it has fetched it, and it may have made room for others since.
             # Reading a shard that cannot be fetched reports the error.
             with suppress(GlyphFeedError):
                 self._fetch(shard)

@@ -83,7 +83,7 @@ class ReadySamples:
         """Raise if the arrays are not those that were stored."""
         if self._proven[index]:
             return
-        where = self._members.where(index, "images.npy" if self._members.are_batches else "image.npy")
+        where = self._members.where(index, "image.npy", "images.npy")
         digest = self._digests.pop(index, "")
         if digest not in ("", arrays_digest(arrays)):
             self._remembered.pop(index, None)

@@ -31,18 +31,22 @@ class StoredSample:
     """Digest of the image's bytes (hex), the same as in a cache."""
     annotation: str
     """Digest of the annotation (hex), the same as in a cache."""
+    size: tuple[int, int] | None = None
+    """(width, height) of the upright page; None in an index from before it had sizes."""
 
     def to_row(self) -> list[Any]:
         """The sample as the index has it."""
         members = {extension: list(place) for extension, place in self.members.items()}
-        return [self.key, self.filename, self.shard, members, self.content, self.annotation]
+        size = [] if self.size is None else [list(self.size)]
+        return [self.key, self.filename, self.shard, members, self.content, self.annotation, *size]
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> StoredSample:
         """The sample in a row of the index; ValueError, TypeError or AttributeError if it is none."""
-        key, name, shard, members, content, annotation = row
+        key, name, shard, members, content, annotation, *sizes = row
         places = {extension: (int(start), int(size)) for extension, (start, size) in members.items()}
-        return cls(key, name, int(shard), places, content, annotation)
+        size = next(((int(width), int(height)) for width, height in sizes), None)
+        return cls(key, name, int(shard), places, content, annotation, size)
 
 
 class SampleRows(RowSequence[StoredSample]):

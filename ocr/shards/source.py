@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from ocr.errors import AnnotationError, DataError, ImageError
 from ocr.pipeline.batch import are_consecutive
 from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.image_header import size_in_header
 from ocr.pipeline.metadata import read_claimed_size, read_polygons
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.signature import UNKNOWN, Signature
@@ -117,6 +119,16 @@ class ShardSource:
             raise AnnotationError(f"{where}: not the annotation that was stored")
         page = replace(self.entry(index), polygons=polygons, claimed_size=claimed, encoded=encoded)
         return page if self.index.source else replace(page, filename=_name(document, page.filename))
+
+    def size(self, index: int, max_pixels: int) -> tuple[int, int]:
+        """(width, height) of the upright page: from the index, or else from the shard itself."""
+        stored = self.index.samples[index]
+        if stored.size is not None:
+            return stored.size
+        if self.is_ready:
+            return self._ready.read(index).shape
+        page = self._read_raw(index)
+        return size_in_header(BytesIO(page.encoded), page.path, max_pixels)
 
     def view(self, indices: Sequence[int]) -> tuple[dict[str, NDArray[Any]], list[Sample]] | None:
         """Samples of one ready batch as one array per column, nothing copied; None if they are not such samples."""

@@ -33,7 +33,8 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 def config(data: Path, *overrides: str) -> Any:
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         small = [f"dataloaders.{split}_dataloader.batch_size=2" for split in ("train", "val")]
-        return compose("train", [f"dataset_base_path={data}", f"transforms.size={SIZE}", *small, *overrides])
+        small += [f"transforms.size={SIZE}", "transforms.letterbox.shape=square"]
+        return compose("train", [f"dataset_base_path={data}", *small, *overrides])
 
 
 def write_pages(folder: Path, files: dict[str, bytes], points: list[list[int]]) -> Path:

@@ -26,6 +26,7 @@ from ocr.pipeline.suffix import (
     RandomWindow,
     TextAwareCrop,
 )
+from ocr.pipeline.turns import QuarterTurn
 from ocr.tools.convert.convert import convert_split
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.settings import ConvertSettings
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="DALI is for Lin
 
 SIZE = 96
 GEOMETRY = (TextAwareCrop(p=0.8), RandomFlip(), RandomRotate(), RandomScale())
+RESIZE = RandomScale(p=0.8, resizes=True)
 COLOURS = (ColourJitter(p=0.8), RandomBlur(p=0.8), JpegNoise(p=0.8))
 TENSORS = ("images", "prob_maps", "thresh_maps", "prob_masks", "thresh_masks")
 # Levels of 255: the mean over a page, and over all pages. docs/dali.md states these.
@@ -44,7 +46,8 @@ AUGMENTED = 2.5
 
 
 def open_split(data: Path, split: str = "val", *random: Any, normalize: str = "device", **settings: Any) -> OCRDataset:
-    transform = DBTransforms([Letterbox(SIZE), *random, Normalize()], normalize=normalize)
+    box = settings.pop("box", Letterbox(SIZE))
+    transform = DBTransforms([box, *random, Normalize()], normalize=normalize)
     return OCRDataset(data / "images" / split, data / "jsons" / f"{split}.json", transform, **settings)
 
 
@@ -120,6 +123,23 @@ def test_random_stages_in_dali_give_the_pages_of_our_own(synthetic, random):
     loader = load(open_split(synthetic, "train", *random, **settings), 4, suffix="dali")
     assert not loader.pipeline.plan.rest
     assert compare(expected, list(loader)).max() < AUGMENTED
+
+
+@pytest.mark.parametrize("suffix", ["host", "dali"])
+@pytest.mark.parametrize("normalize", ["host", "device"])
+@pytest.mark.parametrize(
+    "random",
+    [(), (*GEOMETRY, *COLOURS), (*GEOMETRY, Letterbox(64, shape="page")), (RESIZE, RandomWindow(64)), (QuarterTurn(),)],
+    ids=["validation", "everything", "smaller", "window", "turns"],
+)
+def test_pages_that_keep_their_shape_are_those_of_the_default_loader(synthetic, random, normalize, suffix):
+    settings = {"normalize": normalize, "image_loading_config": {"scaled": "off"}, "seed": 5}
+    box = Letterbox(SIZE, shape="page")
+    order = {"shuffle": True, "seed": 5}
+    expected = list(Loader(open_split(synthetic, "train", *random, box=box, **settings), 3, **order))
+    found = list(load(open_split(synthetic, "train", *random, box=box, **settings), 3, suffix=suffix, **order))
+    assert len({batch["images"].shape[-2:] for batch in expected}) > 1 or RandomWindow(64) in random
+    assert compare(expected, found).max() < (AUGMENTED if random else ROUNDING)
 
 
 def test_no_threads_of_our_own_give_the_same_batches(synthetic):

@@ -12,7 +12,7 @@ from ocr.dali import maps as dali_maps
 from ocr.dali.graph import ocr_pipeline
 from ocr.dali.maps import draw_on_device, raise_band
 from ocr.datasets import DALIDataLoader
-from ocr.geometry.kernels.maps import raise_border_band
+from ocr.geometry.kernels.maps import _raise_border_band
 from ocr.geometry.polygons import Polygons
 from ocr.loader import Loader
 from ocr.pipeline.sample import Maps, Sample
@@ -41,7 +41,7 @@ def page(polygons: Polygons, size: int = 200, annotated: bool = True) -> Sample:
 
 
 def check(samples: list[Sample], device: str, targets: Targets) -> None:
-    found = draw_on_device(targets, samples, torch.device(device))
+    found = draw_on_device(targets, samples, torch.device(device), samples[0].image.shape[:2])
     drawn = [targets.draw(sample.polygons, sample.width, sample.height, sample.annotated) for sample in samples]
     for number, name in enumerate(NAMES):
         expected = torch.from_numpy(np.stack([maps[number] for maps in drawn]))[:, None]
@@ -61,7 +61,7 @@ def test_the_band_of_any_polygon_is_that_of_the_compiled_kernel(seed, device):
     polygons = stars(30, seed)
     distances = np.random.default_rng(seed).uniform(-2, 9, 30)
     expected = np.full((200, 210), 0.3, dtype=np.float32)
-    raise_border_band(polygons.vertices, polygons.offsets, distances, 0.3, 0.7, expected)
+    _raise_border_band(polygons.vertices, polygons.offsets, distances, 0.3, 0.7, expected)
     found = torch.full((200, 210), 0.3, device=device)
     raise_band(polygons, distances, 0.3, 0.7, found)
     assert np.abs(found.cpu().numpy() - expected).max() < 2e-5

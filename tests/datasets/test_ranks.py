@@ -1,15 +1,15 @@
-"""Two nodes as two torchruns on loopback, with gloo: every page once, from folder, shards, stream and cache."""
+"""Two nodes on loopback, with gloo: every page once, from folder, shards, stream and cache; a training by torchrun."""
 
 import csv
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_port
 from rank_reader import loaders, read
 from test_webdataset import folder, write_shards
 from test_webstream import serve
@@ -18,16 +18,15 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 def torchrun(*arguments: str, environments: list[dict[str, str]]) -> list[str]:
     """The documented command on two nodes of one rank each; what they said."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
     command += ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}", *arguments]
+    return run_nodes(command, environments)
+
+
+def run_nodes(command: list[str], environments: list[dict[str, str]]) -> list[str]:
+    """The same command, once in each environment; what they said."""
     paths = os.pathsep.join([str(ROOT), str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     shared = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "NO_PROXY": "127.0.0.1"}
     nodes = [
@@ -58,7 +57,11 @@ def test_two_nodes_read_every_page_once_and_as_one_node_does(synthetic, shards, 
         (plain / file.name).symlink_to(file)
     with serve(plain) as url:
         arguments = [str(synthetic), str(shards), url, str(tmp_path)]
-        torchrun(str(HERE / "rank_reader.py"), *arguments, environments=[{}, {}])
+        # As torchrun sets them, without its two processes, which import torch only to start the others.
+        sizes = {"WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+        rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        nodes = [sizes | rendezvous | {"RANK": rank, "GROUP_RANK": rank} for rank in ("0", "1")]
+        run_nodes([sys.executable, str(HERE / "rank_reader.py"), *arguments], nodes)
         alone = {name: read(loader) for name, loader in loaders(synthetic, shards, url, tmp_path / "alone").items()}
     ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(2)]
     for name, epochs in alone.items():

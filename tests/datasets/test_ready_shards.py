@@ -1,5 +1,6 @@
 """Ready shards: batches are views of the shard, arrays are proven, and what is fetched fits into its budget."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,22 @@ def test_a_ready_batch_is_a_view_that_may_be_written_to(synthetic, tmp_path):
     assert dataset.peek([1, 2]) is not None
     assert dataset.peek([2, 3]) is None
     assert dataset.peek([0, 2]) is None
+
+
+def test_an_index_may_list_single_samples_after_batches(synthetic, tmp_path):
+    place = write(synthetic, tmp_path / "all", ready_batches=3)
+    write(synthetic, tmp_path / "single", ready=True, form="raw")
+    (tmp_path / "single/val-000000.tar").rename(tmp_path / "all/val-000001.tar")
+    index, single = (json.loads((tmp_path / name / "val-index.json").read_text()) for name in ("all", "single"))
+    index["shards"] += [shard | {"name": "val-000001.tar"} for shard in single["shards"]]
+    index["samples"] += [[f"s{key}", f"s{name}", 1, *more] for key, name, _, *more in single["samples"]]
+    (tmp_path / "all/val-index.json").write_text(json.dumps(index))
+    dataset = OCRWebDataset(place, DEVICE)
+    assert [dataset.peek([at]) is not None for at in (0, 5, 6, 11)] == [True, True, False, False]
+    first, second, *others = Loader(dataset, 6, 0)
+    assert not others
+    for name in ("images", "prob_maps", "thresh_maps"):
+        assert_same(first[name], second[name])
 
 
 @pytest.mark.parametrize("transform", [FIXED, RANDOM])

@@ -72,7 +72,7 @@ def test_the_classic_list_runs_its_letterbox_on_the_fast_path_and_is_cut_at_the_
     assert transforms.needed_side == 64
     assert transforms.moves_geometry
     assert repr(transforms).startswith(
-        "Letterbox(size=64, position='center', fill=0, interpolation='linear') -> | -> Hor"
+        "Letterbox(size=64, position='center', fill=0, interpolation='linear', shape='square') -> | -> Hor"
     )
 
 

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ocr.geometry.kernels import maps as kernels
-from ocr.geometry.kernels.maps import fill_upright_boxes, normalize_to_chw, raise_border_band
+from ocr.geometry.kernels.maps import (
+    _raise_border_band,
+    fill_boxes,
+    find_upright_boxes,
+    measure_outlines,
+    normalize_to_chw,
+)
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.targets import shrink
 
@@ -40,8 +46,9 @@ def box(ax: float, ay: float, cx: float, cy: float, order: int) -> NDArray[np.fl
 def fill_box(points: NDArray[np.float32], distance: float) -> tuple[bool, NDArray[np.float32], NDArray[np.bool_]]:
     prob_map, thresh_mask = np.zeros((SIDE, SIDE), np.float32), np.zeros((SIDE, SIDE), np.bool_)
     offsets, left_out = np.array([0, len(points)], np.int32), np.zeros(1, np.bool_)
-    drawn = fill_upright_boxes(points.astype(np.int32), offsets, np.array([distance]), left_out, prob_map, thresh_mask)
-    return bool(drawn[0]), prob_map, thresh_mask
+    boxes, found = find_upright_boxes(points.astype(np.int32), offsets, np.array([distance]), left_out)
+    fill_boxes(boxes, prob_map, thresh_mask)
+    return bool(found[0]), prob_map, thresh_mask
 
 
 def clip_box(points: NDArray[np.float32], distance: float) -> tuple[bool, NDArray[np.float32], NDArray[np.bool_]]:
@@ -103,14 +110,13 @@ def test_what_is_not_an_upright_box_is_left_to_clipper(points: list[list[int]]) 
     assert not thresh_mask.any()
 
 
-def test_a_box_that_is_left_out_is_not_drawn() -> None:
+def test_a_box_that_is_left_out_is_not_found() -> None:
     whole = np.array([[5, 5], [30, 5], [30, 20], [5, 20]], np.int32)
-    prob_map, thresh_mask = np.zeros((SIDE, SIDE), np.float32), np.zeros((SIDE, SIDE), np.bool_)
 
-    drawn = fill_upright_boxes(whole, np.array([0, 4]), np.array([2.0]), np.array([True]), prob_map, thresh_mask)
+    boxes, found = find_upright_boxes(whole, np.array([0, 4]), np.array([2.0]), np.array([True]))
 
-    assert drawn.tolist() == [False]
-    assert not prob_map.any()
+    assert found.tolist() == [False]
+    assert not len(boxes)
 
 
 def test_boxes_are_the_same_compiled_and_uncompiled() -> None:
@@ -118,17 +124,35 @@ def test_boxes_are_the_same_compiled_and_uncompiled() -> None:
     packed = Polygons.pack([*boxes, [[1, 2], [9, 3], [4, 8]]])
     distances = packed.areas * 0.84 / packed.perimeters
     results = []
-    for kernel, mode in ((fill_upright_boxes, nullcontext()), (fill_upright_boxes.py_func, uncompiled())):
+    for find, fill, mode in (
+        (find_upright_boxes, fill_boxes, nullcontext()),
+        (find_upright_boxes.py_func, fill_boxes.py_func, uncompiled()),
+    ):
         prob_map, thresh_mask = np.zeros((SIDE, SIDE), np.float32), np.zeros((SIDE, SIDE), np.bool_)
         left_out = np.zeros(len(packed), np.bool_)
         whole = packed.vertices.astype(np.int32)
         with mode:
-            drawn = kernel(whole, packed.offsets, distances, left_out, prob_map, thresh_mask)
-        results.append((drawn, prob_map, thresh_mask))
+            boxes_found, found = find(whole, packed.offsets, distances, left_out)
+            fill(boxes_found, prob_map, thresh_mask)
+        results.append((found, prob_map, thresh_mask))
 
     assert results[0][0].tolist() == [True, True, False, True, False]
     for compiled, plain in zip(*results, strict=True):
         assert np.array_equal(compiled, plain)
+
+
+@pytest.mark.parametrize("vertices", [3, 4, 8, 9, 40, 300])
+def test_outlines_are_measured_as_numpy_measures_them(vertices: int) -> None:
+    rng = np.random.default_rng(vertices)
+    polygons = Polygons.pack([rng.uniform(-50, 700, (vertices, 2)) for _ in range(20)])
+
+    areas, perimeters = measure_outlines(polygons.vertices, polygons.offsets)
+
+    if vertices <= 8:
+        assert np.array_equal(areas, polygons.areas)
+        assert np.array_equal(perimeters, polygons.perimeters)
+    np.testing.assert_allclose(areas, polygons.areas, rtol=1e-12)
+    np.testing.assert_allclose(perimeters, polygons.perimeters, rtol=1e-14)
 
 
 def test_the_border_band_is_the_same_compiled_and_uncompiled() -> None:
@@ -143,9 +167,9 @@ def test_the_border_band_is_the_same_compiled_and_uncompiled() -> None:
     distances = np.array([2.5, 3.1, 1.4, 0.0])
     maps = [np.full((SIDE, SIDE), 0.3, np.float32) for _ in range(2)]
 
-    raise_border_band(polygons.vertices, polygons.offsets, distances, 0.3, 0.7, maps[0])
+    _raise_border_band(polygons.vertices, polygons.offsets, distances, 0.3, 0.7, maps[0])
     with uncompiled():
-        raise_border_band.py_func(polygons.vertices, polygons.offsets, distances, 0.3, 0.7, maps[1])
+        _raise_border_band.py_func(polygons.vertices, polygons.offsets, distances, 0.3, 0.7, maps[1])
 
     np.testing.assert_allclose(maps[0], maps[1], atol=1e-6)
     assert maps[0].max() == pytest.approx(0.7, abs=1e-6)

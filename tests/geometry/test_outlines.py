@@ -81,11 +81,14 @@ def test_the_mean_inside_is_over_what_OpenCV_paints_also_off_the_map(rounds):
         cv2.fillPoly(canvas, [polygon + 20], 1)
         painted = prob_map[canvas[20:60, 20:80] > 0]
         expected = painted.mean(dtype=np.float64) if painted.size else 0
-        assert fill.mean_inside(prob_map, polygon) == pytest.approx(expected, abs=1e-6)
+        mean, faint = fill.mean_inside(prob_map, polygon, 0.5)
+        assert mean == pytest.approx(expected, abs=1e-6)
+        assert faint == np.count_nonzero(painted <= 0.5)
 
 
 def test_a_polygon_off_the_map_has_a_mean_of_zero(rounds):
-    assert fill.mean_inside(np.ones((4, 4), np.float32), np.array([[9, 9], [12, 9], [9, 12]], np.int32)) == 0
+    off_the_map = np.array([[9, 9], [12, 9], [9, 12]], np.int32)
+    assert fill.mean_inside(np.ones((4, 4), np.float32), off_the_map, 0.5) == (0, 0)
 
 
 def test_the_smallest_rectangle_has_the_area_and_sides_of_the_one_of_OpenCV(rounds):
@@ -139,16 +142,17 @@ def test_more_vertices_than_there_is_room_for_at_first_are_kept(rounds):
     prob_map[::2, 100:] *= 0.99
     (outline,) = outlines_of(prob_map, 0.5)
     starts = np.array([0, len(outline)])
-    vertices, offsets, scores = box_kernels.polygons_from_outlines(prob_map, outline, starts, 0.5, 3.0, 3.0)
+    vertices, offsets, scores = box_kernels.polygons_from_outlines(prob_map, outline, starts, 0.5, 3.0, 0.4, 3.0)
     assert len(scores) == 1
     assert offsets.tolist() == [0, len(vertices)]
     assert len(vertices) > 32
-    quads = box_kernels.quads_from_outlines(prob_map, outline, starts, 0.5, 3.0, 3.0)
+    quads = box_kernels.quads_from_outlines(prob_map, outline, starts, 0.5, 3.0, 0.4, 3.0)
     assert quads[0].shape == (4, 2)
 
 
+@pytest.mark.parametrize("ratio", [1.5, 0.0], ids=["published", "exact"])
 @pytest.mark.parametrize("find", ["polygons_from_outlines", "quads_from_outlines"])
-def test_each_reason_to_drop_an_outline_is_applied(rounds, find):
+def test_each_reason_to_drop_an_outline_is_applied(rounds, find, ratio):
     prob_map = np.zeros((80, 120), dtype=np.float32)
     prob_map[5:7, 5:7] = 0.9  # too small
     prob_map[20, 10:60] = 0.9  # a hair line
@@ -156,6 +160,6 @@ def test_each_reason_to_drop_an_outline_is_applied(rounds, find):
     prob_map[50:70, 10:60] = 0.9
     found = outlines_of(prob_map, 0.3)
     starts = np.cumsum([0] + [len(outline) for outline in found])
-    scores = getattr(box_kernels, find)(prob_map, np.concatenate(found), starts, 0.6, 1.5, 3.0)[2]
+    scores = getattr(box_kernels, find)(prob_map, np.concatenate(found), starts, 0.6, ratio, 0.4, 3.0)[2]
     assert len(found) == 4
     assert scores == pytest.approx([0.9])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from numba.core.dispatcher import Dispatcher
 
-from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap, resample
+from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap, perspective, resample
 from ocr.geometry.kernels.warm_up import ENTRIES
 
 # Training; then a validation: pages through the cache, twice; maps; normalisation in both layouts; boxes; scores.
@@ -54,7 +54,7 @@ def test_every_kernel_that_other_rooms_import_is_compiled_ahead() -> None:
     ahead = {kernel for kernel, _ in ENTRIES}
     own = {
         value
-        for module in (boxes, crossings, dense, letters, maps, overlap, resample)
+        for module in (boxes, crossings, dense, letters, maps, overlap, perspective, resample)
         for name, value in vars(module).items()
         if isinstance(value, Dispatcher) and value.py_func.__module__ == module.__name__ and not name.startswith("_")
     }

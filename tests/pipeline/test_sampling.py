@@ -15,6 +15,7 @@ from ocr.datasets import DBTransforms, OCRDataset
 from ocr.geometry.polygons import Polygons
 from ocr.loader import Loader
 from ocr.pipeline.batch import Slot
+from ocr.pipeline.copy_paste import CopyPasteLines
 from ocr.pipeline.dense import DensePage
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
@@ -28,10 +29,12 @@ from ocr.pipeline.suffix import (
     RandomFlip,
     RandomRotate,
     RandomScale,
+    RandomShadow,
     RandomWindow,
     TextAwareCrop,
     merge_geometry,
 )
+from ocr.pipeline.turns import QuarterTurn, RandomPerspective
 
 SIZE = 64
 
@@ -49,6 +52,10 @@ STAGES: tuple[Stage, ...] = (
     RandomFlip(p=0.6),
     RandomRotate(p=0.6),
     RandomScale(p=0.6),
+    RandomPerspective(p=0.6),
+    QuarterTurn(p=0.6),
+    CopyPasteLines(p=0.6),
+    RandomShadow(p=0.4),
     RandomWindow(40),
     ColourJitter(p=0.6),
     ColourJitter(p=0.6),
@@ -172,8 +179,9 @@ def test_pages_of_floats_are_left_to_opencv() -> None:
 @pytest.mark.parametrize("normalize", ["host", "device"])
 def test_loader_and_items_have_the_same_pages_with_and_without_a_cache(synthetic, tmp_path, normalize) -> None:
     def dataset(cache: str) -> OCRDataset:
-        stages = [Letterbox(128), TextAwareCrop(), RandomFlip(), RandomRotate(), Letterbox(96), ColourJitter(p=0.8)]
-        transform = DBTransforms([*stages, RandomBlur(), Normalize()], normalize=normalize)
+        geometry = [TextAwareCrop(), RandomFlip(), RandomRotate(), QuarterTurn(), RandomPerspective(), Letterbox(96)]
+        pixels = [ColourJitter(p=0.8), RandomShadow(), RandomBlur(), Normalize()]
+        transform = DBTransforms([Letterbox(128), CopyPasteLines(), *geometry, *pixels], normalize=normalize)
         paths = synthetic / "images" / "train", synthetic / "jsons" / "train.json"
         return OCRDataset(*paths, transform, cache=cache, cache_folder=tmp_path, seed=3)
 

@@ -10,8 +10,11 @@ _SHIFT = 16
 
 
 @compiled()
-def mean_inside(prob_map: NDArray[np.float32], polygon: NDArray[np.int32]) -> float:
-    """Mean of the map inside the polygon and on its outline, as far as it is on the map; 0 if none of it is."""
+def mean_inside(prob_map: NDArray[np.float32], polygon: NDArray[np.int32], level: float) -> tuple[float, int]:
+    """Mean of the map inside the polygon and on its outline, and how many pixels there are not above a level.
+
+    As far as the polygon is on the map; 0 and 0 if none of it is.
+    """
     height, width = prob_map.shape
     left, top, right, bottom = width, height, -1, -1
     for i in range(len(polygon)):
@@ -19,7 +22,7 @@ def mean_inside(prob_map: NDArray[np.float32], polygon: NDArray[np.int32]) -> fl
         top, bottom = min(top, polygon[i, 1]), max(bottom, polygon[i, 1])
     left, right, top, bottom = max(left, 0), min(right, width - 1), max(top, 0), min(bottom, height - 1)
     if left > right or top > bottom:
-        return 0.0
+        return 0.0, 0
     mask = np.zeros((bottom - top + 1, right - left + 1), dtype=np.uint8)
     crossings = np.empty((len(mask), len(polygon)), dtype=np.int64)
     counts = np.zeros(len(mask), dtype=np.int64)
@@ -29,13 +32,14 @@ def mean_inside(prob_map: NDArray[np.float32], polygon: NDArray[np.int32]) -> fl
         _draw_line(mask, ax, ay, bx, by)
         _add_crossings(crossings, counts, ax, ay, bx, by)
     _fill_rows(mask, crossings, counts)
-    total, count = 0.0, 0
+    total, count, faint, limit = 0.0, 0, 0, np.float32(level)
     for y in range(len(mask)):
         row, paint = prob_map[top + y], mask[y]
         for x in range(len(paint)):
             total += float(row[left + x]) * paint[x]
             count += int(paint[x])
-    return total / count
+            faint += int(paint[x]) * int(row[left + x] <= limit)
+    return total / count, faint
 
 
 @compiled()

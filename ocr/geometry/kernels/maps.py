@@ -11,8 +11,62 @@ from ocr.geometry.kernels.compiled import compiled
 _FAR = float(1 << 40)
 
 
+@compiled()
+def measure_outlines(
+    vertices: NDArray[np.float32], offsets: NDArray[np.int32]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Area and length of each closed outline: `Polygons.areas` and `perimeters` without their temporary arrays."""
+    count = len(offsets) - 1
+    areas, lengths = np.empty(count), np.empty(count)
+    for p in range(count):
+        first, last = offsets[p], offsets[p + 1]
+        area, length, first_cross, first_length = 0.0, 0.0, 0.0, 0.0
+        for i in range(first, last):
+            j = i + 1 if i + 1 < last else first
+            # In float64, where products of float32 coordinates are exact; float() stays what it is.
+            ax, ay = np.float64(vertices[i, 0]), np.float64(vertices[i, 1])
+            bx, by = np.float64(vertices[j, 0]), np.float64(vertices[j, 1])
+            if i == first:
+                first_cross, first_length = ax * by - ay * bx, math.hypot(bx - ax, by - ay)
+            else:
+                area += ax * by - ay * bx
+                length += math.hypot(bx - ax, by - ay)
+        # The first edge last, as NumPy adds up: the same bits for up to eight edges.
+        areas[p], lengths[p] = abs(first_cross + area) / 2, first_length + length
+    return areas, lengths
+
+
+@compiled()
+def draw_maps(
+    vertices: NDArray[np.float32],
+    offsets: NDArray[np.int32],
+    distances: NDArray[np.float64],
+    boxes: NDArray[np.int64],
+    low: float,
+    high: float,
+    annotated: bool,
+    prob_map: NDArray[np.float32],
+    thresh_map: NDArray[np.float32],
+    prob_mask: NDArray[np.bool_],
+    thresh_mask: NDArray[np.bool_],
+) -> None:
+    """All of the maps but the polygons that are no boxes: the border band of each, its mask, and the boxes."""
+    height, width = thresh_map.shape
+    lowest = np.float32(low)
+    for y in range(height):
+        thresh_map[y] = lowest
+    _raise_border_band(vertices, offsets, distances, low, high, thresh_map)
+    for y in range(height):
+        row, mask = thresh_map[y], thresh_mask[y]
+        for x in range(width):
+            mask[x] = row[x] > lowest
+        prob_map[y] = 0
+        prob_mask[y] = annotated
+    fill_boxes(boxes, prob_map, thresh_mask)
+
+
 @compiled(fastmath={"nsz", "arcp", "contract", "reassoc"})
-def raise_border_band(
+def _raise_border_band(
     vertices: NDArray[np.float32],
     offsets: NDArray[np.int32],
     distances: NDArray[np.float64],
@@ -53,7 +107,7 @@ def raise_border_band(
                     x_low, x_high = max(x_low, middle - half), min(x_high, middle + half)
                 x_first, x_last = math.ceil(_within(x_low, 0, width)), math.floor(_within(x_high, -1, width - 1))
                 _raise_row(
-                    thresh_map[y], x_first, x_last + 1, ax, bx, y - ay, y - by, dx, dy, square_length,
+                    thresh_map[y, x_first : x_last + 1], x_first, ax, bx, y - ay, y - by, dx, dy, square_length,
                     reach, low, high,
                 )  # fmt: skip
 
@@ -68,7 +122,7 @@ def _within(value: float, low: int, high: int) -> float:
 
 @compiled(fastmath={"nsz", "arcp", "contract", "reassoc"}, inline="always")
 def _raise_row(  # type: ignore[no-untyped-def]
-    map_row, start, stop, ax, bx, from_ay, from_by, dx, dy, square_length, reach, low, high
+    stretch, start, ax, bx, from_ay, from_by, dx, dy, square_length, reach, low, high
 ) -> None:
     zero = np.float32(0)
     peak, slope = np.float32(high), np.float32((high - low) / reach)
@@ -76,14 +130,15 @@ def _raise_row(  # type: ignore[no-untyped-def]
     a, b = np.float32(ax), np.float32(bx)
     ya, yb = np.float32(from_ay), np.float32(from_by)
     edge_x, edge_y = np.float32(dx), np.float32(dy)
-    # No branch and no second array in this loop: it runs eight pixels at a time.
-    for x in range(start, stop):
-        xa, xb = np.float32(x) - a, np.float32(x) - b
+    # No branch, no second array, and an index that begins at 0 and so is not negative: it runs 16 pixels at a time.
+    for at in range(len(stretch)):
+        x = np.float32(start + at)
+        xa, xb = x - a, x - b
         to_a, to_b = xa * xa + ya * ya, xb * xb + yb * yb
         normal = (xa * edge_y - ya * edge_x) * inverse_length
         sharp = xa * xb + ya * yb > zero
         square = min(to_a, to_b) if sharp else normal * normal
-        map_row[x] = max(map_row[x], peak - np.sqrt(square) * slope)
+        stretch[at] = max(stretch[at], peak - np.sqrt(square) * slope)
 
 
 @compiled()
@@ -126,21 +181,19 @@ def normalize_interleaved_to_chw(
 
 
 @compiled()
-def fill_upright_boxes(
+def find_upright_boxes(
     whole: NDArray[np.int32],
     offsets: NDArray[np.int32],
     distances: NDArray[np.float64],
     left_out: NDArray[np.bool_],
-    prob_map: NDArray[np.float32],
-    thresh_mask: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
-    """Draw the polygons that are upright boxes, as most on a receipt are, exactly as clipper and fillPoly would.
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The polygons that are upright boxes, as most on a receipt are: (left, top, right, bottom) shrunk, then unshrunk.
 
-    Shrunk by D, a box on whole pixels is the box of its rounded sides, so neither library is needed: half the time
-    of a page's maps. Which polygons were drawn is returned; boxes that vanish are not among them.
+    Shrunk by D, a box on whole pixels is the box of its rounded sides, so neither clipper nor fillPoly is needed: half
+    the time of a page's maps. Also returns which polygons they are; boxes that vanish are not among them.
     """
-    height, width = prob_map.shape
-    drawn = np.zeros(len(left_out), dtype=np.bool_)
+    boxes, found = np.empty((len(left_out), 8), dtype=np.int64), np.zeros(len(left_out), dtype=np.bool_)
+    used = 0
     for p in range(len(left_out)):
         first = offsets[p]
         if left_out[p] or offsets[p + 1] - first != 4:
@@ -154,13 +207,27 @@ def fill_upright_boxes(
         top, bottom = _round(min(ay, cy) + reach_y), _round(max(ay, cy) - reach_y)
         if left >= right or top >= bottom:
             continue
-        drawn[p] = True
-        prob_map[max(0, top) : max(0, min(height, bottom + 1)), max(0, left) : max(0, min(width, right + 1))] = 1
-        thresh_mask[
-            max(0, min(ay, cy)) : max(0, min(height, max(ay, cy) + 1)),
-            max(0, min(ax, cx)) : max(0, min(width, max(ax, cx) + 1)),
-        ] = True
-    return drawn
+        boxes[used, 0], boxes[used, 1], boxes[used, 2], boxes[used, 3] = left, top, right, bottom
+        boxes[used, 4], boxes[used, 5], boxes[used, 6], boxes[used, 7] = (
+            min(ax, cx),
+            min(ay, cy),
+            max(ax, cx),
+            max(ay, cy),
+        )
+        found[p] = True
+        used += 1
+    return boxes[:used], found
+
+
+@compiled()
+def fill_boxes(boxes: NDArray[np.int64], prob_map: NDArray[np.float32], thresh_mask: NDArray[np.bool_]) -> None:
+    """Draw what `find_upright_boxes` found, exactly as clipper and fillPoly would."""
+    height, width = prob_map.shape
+    for box in boxes:
+        left, top, right, bottom = max(0, box[0]), max(0, box[1]), min(width, box[2] + 1), min(height, box[3] + 1)
+        prob_map[top : max(0, bottom), left : max(0, right)] = 1
+        left, top, right, bottom = max(0, box[4]), max(0, box[5]), min(width, box[6] + 1), min(height, box[7] + 1)
+        thresh_mask[top : max(0, bottom), left : max(0, right)] = True
 
 
 @compiled(inline="always")

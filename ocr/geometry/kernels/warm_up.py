@@ -15,7 +15,7 @@ from numba import config, types
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap, resample
+from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap, perspective, resample
 from ocr.geometry.kernels.compiled import KernelCache
 from ocr.system import usable_cores
 
@@ -105,8 +105,8 @@ def _entries() -> list[Entry]:
     mask, flags, marks = _array(types.boolean, 2), _array(types.boolean, 1), _array(types.int8, 2)
     text = _array(types.uint32, 1, readonly=True)
     entries: list[Entry] = [
-        (boxes.polygons_from_outlines, (page, points, starts, f8, f8, f8)),
-        (boxes.quads_from_outlines, (page, points, starts, f8, f8, f8)),
+        (boxes.polygons_from_outlines, (page, points, starts, f8, f8, f8, f8)),
+        (boxes.quads_from_outlines, (page, points, starts, f8, f8, f8, f8)),
         (outlines.binarize, (page, f8, marks)),
         (outlines.trace_outlines, (marks,)),
         (crossings.self_crossings, (rings, starts)),
@@ -134,12 +134,14 @@ def _entries() -> list[Entry]:
     sampled = (page_of_bytes, types.UniTuple(i8, 4), rings, types.UniTuple(i8, 2), i8, page)
     entries.append((resample.sample_page, (*sampled, planes)))
     entries.append((resample.sample_normalized_page, (*sampled, three, three, _array(f4, 3))))
-    for readonly in (False, True):
-        offsets = _array(i4, 1, readonly=readonly)
-        entries.append((maps.fill_upright_boxes, (points, offsets, areas, flags, page, mask)))
-        vertices = _array(f4, 2, readonly=readonly)
-        entries.append((maps.raise_border_band, (vertices, offsets, areas, f8, f8, page)))
-    entries.append((maps.raise_border_band, (page, _array(i4, 1, readonly=True), areas, f8, f8, page)))
+    entries.append((perspective.sample_perspective, (*sampled[:5], planes)))
+    polygons = _array(f4, 2, readonly=True), _array(i4, 1, readonly=True)
+    entries += [
+        (maps.measure_outlines, polygons),
+        (maps.find_upright_boxes, (points, polygons[1], areas, flags)),
+        (maps.draw_maps, (*polygons, areas, pairs, f8, f8, types.boolean, page, page, mask, mask)),
+        (maps.fill_boxes, (pairs, page, mask)),
+    ]
     return entries
 
 

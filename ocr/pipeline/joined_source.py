@@ -1,0 +1,114 @@
+"""Pages with labels and pages without, as one source: a student learns from both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import overload
+
+from ocr.errors import ConfigError
+from ocr.pipeline.fingerprint import digest
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.signature import Signature
+from ocr.pipeline.source import FolderSource
+
+
+@dataclass(slots=True, eq=False)
+class JoinedSource:
+    """The labelled pages under the indices that they have alone, so with the same random numbers; then the others."""
+
+    labelled: FolderSource
+    unlabelled: FolderSource
+
+    def __len__(self) -> int:
+        return len(self.labelled) + len(self.unlabelled)
+
+    @property
+    def location(self) -> str:
+        return f"{self.labelled.location} and {len(self.unlabelled)} pages without labels of {self.unlabelled.location}"
+
+    @property
+    def names(self) -> Sequence[str]:
+        return _Names(self.labelled.names, self.unlabelled.names)
+
+    @property
+    def names_digest(self) -> str:
+        return digest(self.labelled.names_digest, self.unlabelled.names_digest)
+
+    @property
+    def annotated(self) -> bool:
+        """True of the split; each sample says it of its page."""
+        return True
+
+    @property
+    def is_ready(self) -> bool:
+        return False
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        return self.labelled.skipped
+
+    def number(self, index: int) -> int:
+        return index
+
+    def entry(self, index: int) -> Sample:
+        source, own = self._of(index)
+        return replace(source.entry(own), index=index)
+
+    def read(self, index: int) -> Sample:
+        source, own = self._of(index)
+        return replace(source.read(own), index=index)
+
+    def size(self, index: int, max_pixels: int) -> tuple[int, int]:
+        source, own = self._of(index)
+        return source.size(own, max_pixels)
+
+    def signature(self, index: int) -> Signature | None:
+        source, own = self._of(index)
+        return source.signature(own)
+
+    def annotation_digest(self, index: int) -> bytes:
+        source, own = self._of(index)
+        return source.annotation_digest(own)
+
+    def look(self) -> Sequence[int]:
+        return self.labelled.look()
+
+    def _of(self, index: int) -> tuple[FolderSource, int]:
+        labelled = len(self.labelled)
+        return (self.labelled, index) if index < labelled else (self.unlabelled, index - labelled)
+
+
+def join(labelled: FolderSource, unlabelled: FolderSource) -> JoinedSource:
+    """Both together. In the folder of the labelled pages, the others are those that its annotation leaves out."""
+    if unlabelled.folder.resolve() == labelled.folder.resolve():
+        known = {*labelled.names, *labelled.skipped}
+        unlabelled = unlabelled.select(index for index, name in enumerate(unlabelled.names) if name not in known)
+    if not len(unlabelled):
+        raise ConfigError(
+            f"unlabelled_path={unlabelled.folder}: all of its pages have labels. Leave distil.images out, or give a "
+            "folder with others"
+        )
+    return JoinedSource(labelled, unlabelled)
+
+
+class _Names(Sequence[str]):
+    """Two sequences of names, one after the other; they may be long, so nothing is copied."""
+
+    def __init__(self, first: Sequence[str], second: Sequence[str]) -> None:
+        self._first, self._second = first, second
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._second)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        return self._first[index] if index < len(self._first) else self._second[index - len(self._first)]
