@@ -18,6 +18,8 @@ class Word:
     ignore: bool = False
     language: str | None = None
     orientation: str | None = None
+    note: str | None = None
+    """What a person who looks at it should know; written for labelling tools, never read."""
 
 
 @dataclass(frozen=True, slots=True)

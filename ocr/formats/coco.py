@@ -2,51 +2,68 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
-from ocr.errors import AnnotationError, ConfigError, near_names
+from ocr.errors import AnnotationError
 from ocr.formats.annotation import Page, Word
-from ocr.formats.lines import list_faults, shorten, to_pairs
+from ocr.formats.categories import means_ignored
+from ocr.formats.document import Document
+from ocr.formats.export import Export, attributes_of, json_list
+from ocr.formats.fields import TRANSCRIPTIONS, text_or_none
+from ocr.formats.lines import collected, raise_faults, shorten, to_pairs
 from ocr.formats.names import ImageNames
-from ocr.formats.native import page_size
+from ocr.formats.native import text_size
+from ocr.formats.shapes import area_of, bounds
 
 OUTLINES = ("segmentation", "points", "mask", "polygon")
-TRANSCRIPTIONS = ("transcription", "utf8_string", "text", "caption")
-TEXT_CATEGORIES = {"text", "texts", "word", "words", "textline", "textlines", "textblock", "textregion"}
 BEZIER_SAMPLES = 10
 """Points per side of a Bezier outline: of 3,000 generated curves, none is off by more than 0.9 % of its length."""
 
 
-def parse_coco(
-    root: Any, where: str, names: ImageNames, categories: str | Sequence[str], notes: list[str]
-) -> dict[str, Page]:
-    """Pages by image; an image without annotations is a page without text.
+def is_coco(root: Any) -> bool:
+    """Whether a JSON value looks like COCO or TextOCR."""
+    if not isinstance(root, dict):
+        return False
+    return (isinstance(root.get("images"), list) and "annotations" in root) or {"imgs", "anns"} <= root.keys()
 
-    `categories` are the names of those that are text, or "auto"; what is left out or assumed is added to `notes`.
-    """
+
+def coco_categories(root: Any) -> Iterator[str]:
+    """The names of the categories that the file lists."""
+    yield from _category_names(root).values()
+
+
+def parse_coco(document: Document) -> dict[str, Page]:
+    """Pages by image; an image without annotations is a page without text."""
+    root, where = document.root, document.where
     if not isinstance(root, dict):
         raise AnnotationError(f"{where}: the file holds a {type(root).__name__}, not an object: correct it")
     text_ocr = isinstance(root.get("imgs"), dict) and isinstance(root.get("anns"), dict)
     images, annotations = _sections(root, where, text_ocr)
-    name_of, size_of = _index(images, where, names)
-    annotations = _choose(annotations, root.get("categories"), where, categories, notes)
+    name_of, size_of = _index(images, where, document.names)
+    categories = _category_names(root)
     words: dict[str, list[Word]] = {name: [] for name in name_of.values()}
-    faults = []
+    faults: list[str] = []
     for annotation in annotations:
-        try:
+        with collected(faults):
+            category = categories.get(str(annotation.get("category_id"))) if isinstance(annotation, dict) else None
+            if isinstance(annotation, dict) and not document.categories.is_text(category):
+                continue
             name = _page_of(annotation, name_of, where)
             key = str(annotation.get("id", f"{len(words[name]) + 1:04d}"))
             # TextOCR marks illegible words with a dot.
-            illegible = text_ocr and annotation.get("utf8_string") == "." and "legibility" not in annotation
-            words[name].extend(_words(annotation, key, f"{where}: {name}: word {key}", illegible))
-        except AnnotationError as error:
-            faults.append(str(error))
-    if faults:
-        raise AnnotationError(list_faults(faults))
+            dotted = text_ocr and annotation.get("utf8_string") == "." and "legibility" not in annotation
+            place = f"{where}: {name}: word {key}"
+            words[name].extend(_words(annotation, key, place, dotted or means_ignored(category)))
+    raise_faults(faults)
     return {name: Page(tuple(found), size_of[name]) for name, found in words.items()}
+
+
+def _category_names(root: Any) -> dict[str, str]:
+    listed = root.get("categories") if isinstance(root, dict) else None
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    return {str(entry.get("id")): str(entry.get("name")) for entry in entries}
 
 
 def _page_of(annotation: Any, name_of: dict[str, str], where: str) -> str:
@@ -59,53 +76,6 @@ def _page_of(annotation: Any, name_of: dict[str, str], where: str) -> str:
             "which is not among the images: add the image or remove the annotation"
         )
     return name
-
-
-def _choose(
-    annotations: list[Any], listed: Any, where: str, wanted: str | Sequence[str], notes: list[str]
-) -> list[Any]:
-    """The annotations of the categories that are text."""
-    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    name_of = {str(entry.get("id")): str(entry.get("name")) for entry in entries}
-    known = sorted(set(name_of.values()))
-    chosen = _chosen_names(known, where, wanted, notes)
-    if chosen == set(known):
-        return annotations
-    left_out: Counter[str] = Counter()
-    kept = []
-    for annotation in annotations:
-        name = name_of.get(str(annotation.get("category_id"))) if isinstance(annotation, dict) else None
-        if name in chosen or not isinstance(annotation, dict):
-            kept.append(annotation)
-        else:
-            left_out[name or "no category"] += 1
-    if left_out:
-        counts = ", ".join(f"{count} of {name}" for name, count in sorted(left_out.items()))
-        notes.append(
-            f"{where}: read the annotations of {', '.join(sorted(chosen))}, left out {counts}: "
-            "set annotation_categories (--categories) to those that are text"
-        )
-    return kept
-
-
-def _chosen_names(known: list[str], where: str, wanted: str | Sequence[str], notes: list[str]) -> set[str]:
-    if wanted != "auto":
-        for name in wanted:
-            if name not in known:
-                raise ConfigError(f"annotation_categories={list(wanted)} (--categories): {near_names(name, known)}")
-        return set(wanted)
-    like_text = {name for name in known if _is_like_text(name)}
-    if not like_text and len(known) > 1:
-        notes.append(
-            f"{where}: no category is named like text, so all are read as text ({', '.join(known)}): "
-            "set annotation_categories (--categories) to those that are"
-        )
-    return like_text or set(known)
-
-
-def _is_like_text(name: str) -> bool:
-    parts = set(re.split(r"[^a-z]+", name.lower()))
-    return bool(parts & TEXT_CATEGORIES) and not parts & {"no", "non", "not"}
 
 
 def _sections(root: dict[str, Any], where: str, text_ocr: bool) -> tuple[list[Any], list[Any]]:
@@ -136,23 +106,23 @@ def _index(
                 "or set image_path (--image-path) to the folder that the file names start from"
             )
         name_of[key] = name
-        # Some exporters write the numbers of a size as text.
-        width, height = (
-            int(side) if isinstance(side, str) and side.isdecimal() and len(side) < 10 else side
-            for side in (image.get("width"), image.get("height"))
-        )
-        size_of[name] = page_size(width, height, f"{where}: {name}")
+        size_of[name] = text_size(image.get("width"), image.get("height"), f"{where}: {name}")
     return name_of, size_of
 
 
 def _words(annotation: dict[str, Any], key: str, place: str, illegible: bool) -> list[Word]:
-    text = next((annotation[field] for field in TRANSCRIPTIONS if isinstance(annotation.get(field), str)), None)
+    attributes = annotation.get("attributes")
+    # CVAT keeps in attributes what others have beside the outline.
+    known = {**attributes, **annotation} if isinstance(attributes, dict) else annotation
+    text = next((known[field] for field in TRANSCRIPTIONS if isinstance(known.get(field), str)), None)
     ignore = illegible or text == "###" or _is_ignored(annotation)
-    language = annotation.get("language")
+    language, orientation = known.get("language"), text_or_none(known.get("orientation"))
     outlines = _outlines(annotation, place)
     # A word behind a post has several parts. All are text: keeping only the largest would teach that the rest is not.
     keys = [key] if len(outlines) == 1 else [f"{key}.{part}" for part in range(1, len(outlines) + 1)]
-    return [Word(part, outline, text, ignore, language) for part, outline in zip(keys, outlines, strict=True)]
+    return [
+        Word(part, outline, text, ignore, language, orientation) for part, outline in zip(keys, outlines, strict=True)
+    ]
 
 
 def _is_ignored(annotation: dict[str, Any]) -> bool:
@@ -214,3 +184,36 @@ def _sample_bezier(numbers: Any, place: str) -> list[list[float]]:
                 [sum(weight * point[axis] for weight, point in zip(weights, curve, strict=True)) for axis in (0, 1)]
             )
     return points
+
+
+def write_coco(export: Export) -> Iterator[str]:
+    """One category, text; attributes are where CVAT looks for them, and beside the outline for everybody else."""
+    yield '{"categories": [{"id": 1, "name": "text", "supercategory": ""}],'
+    images = (_image_entry(number, name, page) for number, (name, page) in enumerate(export.pages.items(), start=1))
+    yield from json_list('\n"images": [', images, "],")
+    yield from json_list('\n"annotations": [', _annotation_entries(export), "]}\n")
+
+
+def _image_entry(number: int, name: str, page: Page) -> dict[str, Any]:
+    size = {} if page.size is None else {"width": page.size[0], "height": page.size[1]}
+    return {"id": number, "file_name": name, **size}
+
+
+def _annotation_entries(export: Export) -> Iterator[dict[str, Any]]:
+    made = count(1)
+    for number, (name, page) in enumerate(export.pages.items(), start=1):
+        for word, score in export.words(name, page):
+            left, top, right, bottom = bounds(word.points)
+            kept = attributes_of(word, score)
+            yield {
+                "id": next(made),
+                "image_id": number,
+                "category_id": 1,
+                "segmentation": [[side for point in word.points for side in point]],
+                "bbox": [left, top, right - left, bottom - top],
+                "area": area_of(word.points),
+                "iscrowd": 0,
+                **({"ignore": 1} if word.ignore else {}),
+                **kept,
+                "attributes": {**kept, "illegible": word.ignore},
+            }

@@ -8,6 +8,7 @@ from ocr.errors import AnnotationError
 from ocr.formats.annotation import Word
 from ocr.formats.foreign import name_of_xml
 from ocr.formats.lines import leading_numbers, parse_lines, shorten, split_polygon, to_number, to_pairs, unreadable
+from ocr.formats.xml_tree import looks_like_xml, parse_xml
 
 IGNORED = "###"
 _FORM = "x1,y1,...,x14,y14,####text or 32 numbers"
@@ -19,7 +20,7 @@ def parse_ctw1500(text: str, where: str) -> tuple[Word, ...]:
     >>> parse_ctw1500("0,0,9,0,9,5,####Joe, Inc", "0001001.txt")[0].text
     'Joe, Inc'
     """
-    return _parse_xml(text, where) if text.lstrip().startswith("<") else _parse_lines(text, where)
+    return _parse_xml(text, where) if looks_like_xml(text) else _parse_lines(text, where)
 
 
 def _parse_lines(text: str, where: str) -> tuple[Word, ...]:
@@ -40,20 +41,17 @@ def _from_offsets(numbers: list[float]) -> list[float]:
 
 
 def _parse_xml(text: str, where: str) -> tuple[Word, ...]:
-    try:
-        root = ElementTree.fromstring(text)
-    except ElementTree.ParseError as error:
-        raise AnnotationError(f"{where}: not valid XML ({error}): correct or download the file again") from error
+    root = parse_xml(text, where)
     images = list(root.iter("image"))
     boxes = list(images[0]) if len(images) == 1 else []
     # A page without text has no box; its <image> is then known by the attribute that only CTW1500 has.
     is_ctw1500 = bool(boxes) or (len(images) == 1 and "file" in images[0].attrib)
     if not is_ctw1500 or not all(box.tag == "box" and box.find("segs") is not None for box in boxes):
         foreign = name_of_xml(root)
-        looks = "this XML is not of CTW1500" if foreign is None else f"this looks like {foreign}, which is not read"
+        looks = "this XML is not of CTW1500" if foreign is None else f"this looks like {foreign}, not like CTW1500"
         raise AnnotationError(
             f"{where}: {looks} (CTW1500 has one <image> with a <box> and <segs> per word): "
-            "convert it to a format that is read"
+            "set annotation_format (--format) to its format, or convert it"
         )
     return tuple([_parse_box(box, f"{at:04d}", where) for at, box in enumerate(boxes, start=1)])
 

@@ -12,7 +12,6 @@ _ARCHIVE = "an archive is not read: unpack it, and set annotation_path (--annota
 SUFFIXES = {
     ".mat": "Matlab files are not supported: use the text files of the dataset",
     ".csv": "tables are not read: convert it to the native JSON (docs/data.md shows it)",
-    ".gt": "this is the suffix of MSRA-TD500, which is not read: convert it to icdar2015",
     **dict.fromkeys((".zip", ".tar", ".gz", ".tgz", ".rar", ".7z"), _ARCHIVE),
     **dict.fromkeys((".pkl", ".npz", ".npy"), "Python binaries are not read: convert it to the native JSON"),
 }
@@ -31,33 +30,31 @@ def answer_by_suffix(path: PurePath) -> str | None:
 def name_of_line(line: str) -> str | None:
     """The format of a line of numbers between spaces, if it is a public one that is not read.
 
-    >>> name_of_line("0 0 523 467 315 40 0.1"), name_of_line("0 0.48 0.63 0.69 0.71")
-    ('MSRA-TD500 (index difficult x y w h angle)', 'YOLO (class x y w h)')
+    >>> name_of_line("0 0.48 0.63 0.69 0.71")
+    'YOLO (class x y w h)'
     """
     fields, rest = leading_numbers(line, separator=None)
     if rest is not None:
         return None
     numbers = [float(field) for field in fields]
-    if len(numbers) == 7 and numbers[1] in (0, 1) and abs(numbers[6]) < 3.2:
-        return "MSRA-TD500 (index difficult x y w h angle)"
     if len(numbers) >= 5 and len(numbers) % 2 == 1 and all(0 <= number <= 1 for number in numbers[1:]):
         return "YOLO (class x y w h)"
     return None
 
 
 def name_of_xml(root: ElementTree.Element) -> str | None:
-    """The format of an XML file, if it is a public one that is not read."""
-    tags = {element.tag.rsplit("}")[-1] for element in root.iter()}
-    root_tag = root.tag.rsplit("}")[-1]
+    """The format of an XML file that is not of CTW1500: one that has a reader of its own, or one that is not read."""
+    tags = {element.tag for element in root.iter()}
     if "bndbox" in tags:
-        return "Pascal VOC"
-    if root_tag == "annotation" and {"object", "polygon"} <= tags:
-        return "LabelMe"
-    if "taggedRectangle" in tags or root_tag == "tagset":
+        return "Pascal VOC (pascal_voc)"
+    if root.tag == "annotation" and {"object", "polygon"} <= tags:
+        return "the XML of the first LabelMe"
+    if "taggedRectangle" in tags or root.tag == "tagset":
         return "SVT or ICDAR-2003"
-    if root_tag == "annotations" and tags & {"image", "track", "version", "meta"}:
-        return "CVAT"
-    return {"PcGts": "PAGE", "alto": "ALTO", "html": "hOCR", "annotation": "Pascal VOC"}.get(root_tag)
+    if root.tag == "annotations" and tags & {"image", "track", "version", "meta"}:
+        return "CVAT (cvat)"
+    known = {"PcGts": "PAGE (page_xml)", "alto": "ALTO", "html": "hOCR", "annotation": "Pascal VOC (pascal_voc)"}
+    return known.get(root.tag)
 
 
 def name_of_json(root: Any) -> str | None:
@@ -65,26 +62,22 @@ def name_of_json(root: Any) -> str | None:
     entry = root[0] if isinstance(root, list) and root else root
     if not isinstance(entry, dict):
         return None
-    if "shapes" in entry:
-        return "labelme"
-    if "_via_img_metadata" in entry or any(isinstance(page, dict) and "regions" in page for page in entry.values()):
-        return "VGG Image Annotator"
-    if isinstance(root, list) and "data" in entry and {"annotations", "completions"} & entry.keys():
-        return "Label Studio"
-    if any(isinstance(page, dict) and "polygons" in page for page in entry.values()):
-        return "docTR"
-    if any(
-        isinstance(page, list) and page and isinstance(page[0], dict) and "points" in page[0] for page in entry.values()
-    ):
-        return "LSVT or ArT"
-    return None
+    if {"attribute", "file", "metadata", "view"} <= entry.keys():
+        return "VGG Image Annotator 3 (export the annotations with version 2)"
+    if isinstance(root, list) and {"annotation_id", "annotator"} & entry.keys():
+        return "Label Studio's JSON-MIN (export JSON)"
+    if "objects" in entry and "size" in entry:
+        return "Supervisely"
+    if "Blocks" in entry:
+        return "Amazon Textract"
+    return "MMOCR 0.x" if "file_name" in entry and "annotations" in entry else None
 
 
 def refusals(line: str) -> str:
     """Why each known format refuses a line of text, for the message about a foreign file."""
     count = len(leading_numbers(line)[0])
     return (
-        "native and coco are JSON; paddle has a path, a tab and a JSON list; the XML of ctw1500 begins with <; "
+        "most formats are JSON or XML; paddle has a path, a tab and a JSON list; the XML of ctw1500 begins with <; "
         f"this line begins with {count} numbers between commas, and icdar2013 has 4, icdar2015 8, total_text 6 "
         "and more or x: [[...]], ctw1500 6 and more before #### or 32"
     )

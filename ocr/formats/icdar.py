@@ -19,6 +19,7 @@ from ocr.formats.lines import (
     unreadable,
 )
 from ocr.formats.outline import judge_numbers
+from ocr.formats.td500 import is_td500
 
 IGNORED = "###"
 # The training set of 2013 separates by spaces, its test set by commas and spaces.
@@ -108,7 +109,9 @@ def _refuse_fifth_number(line: str, text: str, place: str) -> None:
         return
     count = 4 + len(leading_numbers(text, separator)[0])
     foreign = name_of_line(line)
-    if foreign is not None:
+    if is_td500(line):
+        cure = "it looks like MSRA-TD500: set annotation_format (--format) to td500"
+    elif foreign is not None:
         cure = f"it looks like {foreign}, which is not read: convert it to a format that is"
     elif count >= 8:
         cure = "set annotation_format (--format) to icdar2015"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Word
@@ -89,6 +90,21 @@ def unreadable(where: str, number: int, line: str, form: str, expected: str) -> 
         f"{where}, line {number}: {shorten(line)} is not a line of {form}, which reads {expected}: "
         "correct the line, or set annotation_format (--format) to the format of the file"
     )
+
+
+@contextmanager
+def collected(faults: list[str]) -> Iterator[None]:
+    """Go on after an error, so that all of a file or folder are reported at once."""
+    try:
+        yield
+    except AnnotationError as error:
+        faults.append(str(error))
+
+
+def raise_faults(faults: Sequence[str]) -> None:
+    """One error with all that was collected, if anything was."""
+    if faults:
+        raise AnnotationError(list_faults(faults))
 
 
 def list_faults(faults: Sequence[str]) -> str:

@@ -28,13 +28,13 @@ class ImageNames:
         # Listed on first use: the native JSON has full file names and needs no listing of the folder.
         found: dict[str, list[str]] = {}
         for name in [] if self._folder is None else sorted(os.listdir(self._folder)):
-            if _is_image(name):
+            if is_image(name):
                 found.setdefault(PurePosixPath(name).stem, []).append(name)
         return found
 
     def of_label(self, label: Path) -> str:
         """The image of a per-image file: gt_img_1.txt, img_1.txt and img_1.jpg.txt all refer to img_1.jpg."""
-        written = label.stem if _is_image(label.stem) else f"{label.stem}.jpg"
+        written = label.stem if is_image(label.stem) else f"{label.stem}.jpg"
         stem = PurePosixPath(written).stem
         bare = next((stem.removeprefix(prefix) for prefix in LABEL_PREFIXES if stem.startswith(prefix)), stem)
         # The test labels of CTW1500 pad the number of the image: 0001001.txt refers to 1001.jpg.
@@ -49,6 +49,19 @@ class ImageNames:
             if found:
                 return found[0]
         return bare + PurePosixPath(written).suffix
+
+    def of_stem(self, stem: str, where: str, suffix: str = ".jpg") -> str:
+        """The image that an annotation names without its extension, which is `suffix` if the folder does not say."""
+        found = self._by_stem.get(stem, [])
+        if len(found) > 1:
+            raise AnnotationError(
+                f"{where}: {stem} may refer to {' or '.join(found)} in {self._folder}: rename one of them"
+            )
+        return found[0] if found else self.of_path(stem if is_image(stem) else stem + suffix)
+
+    def exists(self, name: str) -> bool:
+        """Whether the image folder is known and has this image."""
+        return self._folder is not None and (self._folder / name).is_file()
 
     def of_path(self, written: str) -> str:
         """The longest end of a written path that exists in the folder, otherwise its last part.
@@ -73,5 +86,6 @@ def _stays_below(path: str) -> bool:
     return first not in ("", "..") and not first.endswith(":")
 
 
-def _is_image(name: str) -> bool:
+def is_image(name: str) -> bool:
+    """Whether a file name ends as those of images do."""
     return name.lower().endswith(IMAGE_EXTENSIONS)

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import xxhash
 from ocr.atomic import replacing
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Annotations, Page, Word
+from ocr.formats.document import Document
 from ocr.formats.json_stream import JsonStream
 from ocr.formats.lines import shorten
 from ocr.formats.row_mapping import RowMapping, RowMappingWriter
@@ -25,8 +26,21 @@ _FLAGS = (False, True, None)
 _START = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"images"\s*:\s*\{')
 
 
-def parse_native(root: Any, where: str) -> dict[str, Page]:
+def is_native(root: Any) -> bool:
+    """Whether a JSON value looks like the native one, or is meant to be."""
+    if not isinstance(root, dict) or "images" not in root:
+        return False
+    return not (isinstance(root["images"], list) and "annotations" in root)
+
+
+def parse_native(document: Document) -> dict[str, Page]:
     """Pages by image, in the order of the file."""
+    pages = _parse_root(document.root, document.where)
+    refuse_duplicates(document.text, document.where, pages)
+    return pages
+
+
+def _parse_root(root: Any, where: str) -> dict[str, Page]:
     if not isinstance(root, dict):
         raise AnnotationError(f'{where}: the file holds a {type(root).__name__}, not {{"images": {{...}}}}: correct it')
     images = root.get("images")
@@ -186,22 +200,46 @@ def page_size(width: Any, height: Any, place: str) -> tuple[int, int] | None:
     )
 
 
+def text_size(width: Any, height: Any, place: str) -> tuple[int, int] | None:
+    """`page_size` of numbers that may be written as text, as in XML and by some exporters of JSON."""
+    width, height = (
+        int(side) if isinstance(side, str) and side.isdecimal() and len(side) < 10 else side for side in (width, height)
+    )
+    return page_size(width, height, place)
+
+
 def write_native(annotations: Annotations, path: str | os.PathLike[str]) -> None:
     """Write the native JSON, one line per page, atomically."""
     with replacing(path) as stream:
-        separator = b'{"images": {\n'
-        for name, page in annotations.pages.items():
-            stream.write(separator + _encode(name) + b": " + _encode(_page_entry(page, name)))
-            separator = b",\n"
-        stream.write(b"\n}}\n" if annotations.pages else b'{"images": {}}\n')
+        for part in native_text(annotations.pages):
+            stream.write(part.encode())
 
 
-def _encode(value: Any) -> bytes:
+def native_text(pages: Mapping[str, Page], scores: Mapping[str, Sequence[float]] | None = None) -> Iterator[str]:
+    """The native JSON in parts, with the scores of the words if they are predictions."""
+    separator = '{"images": {\n'
+    for name, page in pages.items():
+        entry = _page_entry(page, name)
+        for word, score in zip(entry["words"].values(), scores.get(name, ()) if scores else (), strict=False):
+            word["score"] = score
+        yield f"{separator}{to_json(name)}: {to_json(entry)}"
+        separator = ",\n"
+    yield "\n}}\n" if pages else '{"images": {}}\n'
+
+
+def to_json(value: Any) -> str:
+    """JSON on one line, which can be written as UTF-8."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # Half of a surrogate pair can be written in JSON only as an escape.
+    return text if text.isascii() or _is_utf8(text) else json.dumps(value, separators=(",", ":"))
+
+
+def _is_utf8(text: str) -> bool:
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        text.encode()
     except UnicodeEncodeError:
-        # Half of a surrogate pair can be written in JSON only as an escape.
-        return json.dumps(value, separators=(",", ":")).encode()
+        return False
+    return True
 
 
 def _page_entry(page: Page, name: str) -> dict[str, Any]:
@@ -222,4 +260,6 @@ def _word_entry(word: Word) -> dict[str, Any]:
         entry["language"] = word.language
     if word.orientation is not None:
         entry["orientation"] = word.orientation
+    if word.note is not None:
+        entry["note"] = word.note
     return entry

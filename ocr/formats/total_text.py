@@ -7,7 +7,16 @@ import re
 
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Word
-from ocr.formats.lines import parse_lines, shorten, split_polygon, to_number, to_pairs, unreadable
+from ocr.formats.lines import (
+    collected,
+    parse_lines,
+    raise_faults,
+    shorten,
+    split_polygon,
+    to_number,
+    to_pairs,
+    unreadable,
+)
 from ocr.formats.outline import judge_numbers
 
 IGNORED = ("#", "###")
@@ -35,14 +44,11 @@ def _parse_records(text: str, where: str) -> tuple[Word, ...]:
     if text[: starts[0]].strip():
         raise unreadable(where, 1, text[: starts[0]].strip(), "Total-Text", _FORM)
     ends = [*starts[1:], len(text)]
-    words, faults = [], []
+    words, faults = [], list[str]()
     for start, end in zip(starts, ends, strict=True):
-        try:
+        with collected(faults):
             words.append(_parse_record(text[start:end], where, text.count("\n", 0, start) + 1))
-        except AnnotationError as error:
-            faults.append(str(error))
-    if faults:
-        raise AnnotationError("\n".join(faults))
+    raise_faults(faults)
     return tuple(words)
 
 

@@ -7,25 +7,46 @@ from typing import Annotated
 
 import typer
 
-CATEGORIES_HELP = "Category of a COCO file that is text; may be repeated. Default: those named like text."
+CATEGORIES_HELP = "Category of the annotation that is text; may be repeated. Default: those named like text."
+FORMAT_HELP = "Format of the source: auto, or one of docs/formats.md, such as icdar2015, coco, paddle, cvat."
+TO_HELP = "Format to write: native, coco, label_studio, cvat, labelme, via, mmocr, paddle or pascal_voc."
 
 
 def convert_annotations(
     source: Annotated[Path, typer.Argument(help="Annotation file, or folder with one file per image.")],
-    target: Annotated[Path, typer.Argument(help="Native JSON to write.")],
-    annotation_format: Annotated[
-        str, typer.Option("--format", help="auto, native, icdar2015, icdar2013, total_text, ctw1500, coco or paddle.")
-    ] = "auto",
+    target: Annotated[Path, typer.Argument(help="File to write; a folder for labelme and pascal_voc.")],
+    annotation_format: Annotated[str, typer.Option("--format", help=FORMAT_HELP)] = "auto",
+    to: Annotated[str, typer.Option("--to", help=TO_HELP)] = "native",
     categories: Annotated[list[str] | None, typer.Option(help=CATEGORIES_HELP)] = None,
-    image_path: Annotated[Path | None, typer.Option(help="Folder of the images, to find their names.")] = None,
+    image_path: Annotated[
+        Path | None, typer.Option(help="Folder of the images, to find their names and sizes.")
+    ] = None,
+    annotation_frame: Annotated[
+        str, typer.Option(help="Frame of the source's polygons on EXIF pages: auto|upright|raw.")
+    ] = "auto",
+    image_prefix: Annotated[
+        str, typer.Option(help="What Label Studio finds the images by: a URL, or its local files.")
+    ] = "/data/local-files/?d=",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
 ) -> None:
-    """Write the native JSON from any known annotation format."""
+    """Convert annotations of any known format to the native JSON, or for a labelling tool."""
     from ocr.formats.lines import list_faults
     from ocr.tools.convert_annotations import convert_annotations as convert
 
-    done = convert(source, target, annotation_format, image_path, overwrite, categories or "auto")
+    done = convert(
+        source,
+        target,
+        annotation_format,
+        image_path,
+        overwrite,
+        categories or "auto",
+        to,
+        annotation_frame,
+        image_prefix,
+    )
     typer.echo(f"{done.format}: {done.pages} pages, {done.words} words ({done.ignored} ignored): {target}")
+    if done.turned:
+        typer.echo(f"{done.turned} EXIF pages were turned upright")
     if done.notes:
         typer.secho(list_faults(done.notes), fg="yellow", err=True)
     if done.missing:

@@ -254,7 +254,7 @@ def test_an_unknown_category_is_refused_with_the_names_of_the_file(read_coco):
 
 def test_categories_of_a_format_without_any_are_refused(tmp_path):
     (tmp_path / "a.txt").write_text("1,2,9,2,9,5,1,5,a\n")
-    with pytest.raises(ConfigError, match=r"is icdar2015, and only coco has categories: leave it at auto"):
+    with pytest.raises(ConfigError, match=r"is icdar2015, which has no categories: leave it at auto"):
         read_annotations(tmp_path, categories=["text"])
 
 

@@ -85,13 +85,19 @@ SVT = """<tagset><image><imageName>img/14_03.jpg</imageName><taggedRectangles>
 
 
 @pytest.mark.parametrize(
-    ("content", "name"), [(VOC, "Pascal VOC"), (CVAT, "CVAT"), (CVAT_BOX, "CVAT"), (SVT, "SVT or ICDAR-2003")]
+    ("content", "name", "format"),
+    [
+        (VOC, r"Pascal VOC \(pascal_voc\)", "ctw1500"),
+        (CVAT, r"CVAT \(cvat\)", "ctw1500"),
+        (CVAT_BOX, r"CVAT \(cvat\)", "ctw1500"),
+        (SVT, "SVT or ICDAR-2003", "ctw1500"),
+        (SVT, "SVT or ICDAR-2003", "auto"),
+    ],
 )
-@pytest.mark.parametrize("format", ["auto", "ctw1500"])
 def test_xml_of_another_format_is_refused_by_its_name(tmp_path, content, name, format):
     (tmp_path / "a.xml").write_text(content)
     (tmp_path / "b.xml").write_text(content)
-    with pytest.raises(AnnotationError, match=rf"a\.xml: this looks like {name}, which is not read") as caught:
+    with pytest.raises(AnnotationError, match=rf"a\.xml: this looks like {name}, not like CTW1500") as caught:
         read_annotations(tmp_path, format)
     assert "b.xml: this looks like" in str(caught.value)
 

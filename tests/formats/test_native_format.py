@@ -104,7 +104,7 @@ def test_reading_leaves_the_garbage_collector_as_it_was(tmp_path):
         ("[" * 100_000, r"a\.json: not valid JSON \(maximum recursion|a\.json: not valid JSON"),
         ("[]", "in no known format: it holds a list; native is"),
         ("{}", r"in no known format: it holds \[\]; native is"),
-        ({"pages": {}}, r"in no known format: it holds \['pages'\]; native is .* coco has"),
+        ({"pages": {}}, r"in no known format: it holds \['pages'\]; native is .* coco, label_studio"),
         ({"images": None}, '"images" is None: it must map file names to pages'),
         ({"images": []}, '"images" is a list, as in COCO'),
         ({"images": {"a.jpg": []}}, r"a\.jpg: the page is \[\], not an object"),

@@ -1,0 +1,107 @@
+"""LabelMe: a JSON per image with `shapes`; a shape's text is its description, or its label where labels are texts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ocr.errors import AnnotationError
+from ocr.formats.annotation import Page, Word
+from ocr.formats.categories import means_ignored
+from ocr.formats.document import Document
+from ocr.formats.export import Export, attributes_of, upright_box
+from ocr.formats.fields import expect, is_true, text_or_none
+from ocr.formats.lines import collected, raise_faults
+from ocr.formats.native import page_size, to_json
+from ocr.formats.shapes import bounds, box_corners, numbers
+
+_WITHOUT_AREA = ("point", "points", "line", "linestrip")
+# The last two are of X-AnyLabeling, whose files are otherwise the same.
+_OUTLINES = ("polygon", "rotation", "quadrilateral")
+
+
+def is_labelme(root: Any) -> bool:
+    """Whether a JSON value looks like a page of LabelMe."""
+    return isinstance(root, dict) and isinstance(root.get("shapes"), list) and "imagePath" in root
+
+
+def labelme_categories(root: Any) -> Iterator[str]:
+    """The label of each shape."""
+    shapes = [shape for shape in root["shapes"] if isinstance(shape, dict)] if is_labelme(root) else []
+    yield from (str(shape.get("label")) for shape in shapes)
+
+
+def parse_labelme(document: Document) -> dict[str, Page]:
+    """The page of a file."""
+    where = document.where
+    root = expect(document.root, dict, where, "the file")
+    words: list[Word] = []
+    faults: list[str] = []
+    for number, shape in enumerate(expect(root.get("shapes"), list, where, '"shapes"'), start=1):
+        place = f"{where}: shape {number}"
+        with collected(faults):
+            label = expect(expect(shape, dict, place, "the shape").get("label"), str, place, '"label"')
+            if not document.categories.is_text(label):
+                continue
+            if shape.get("shape_type") in _WITHOUT_AREA:
+                document.notes.append(f"{place}: skipped, a {shape['shape_type']} has no area")
+                continue
+            words.append(_word(f"{number:04d}", label, shape, place, document.categories.are_texts))
+    raise_faults(faults)
+    written = text_or_none(root.get("imagePath"))
+    name = document.names.of_path(written) if written else document.names.of_stem(document.path.stem, where)
+    return {name: Page(tuple(words), page_size(root.get("imageWidth"), root.get("imageHeight"), where))}
+
+
+def _word(key: str, label: str, shape: dict[str, Any], place: str, label_is_text: bool) -> Word:
+    text = text_or_none(shape.get("description")) or (label if label_is_text else None)
+    flags = shape.get("flags")
+    named = [name for name, value in flags.items() if is_true(value)] if isinstance(flags, dict) else []
+    ignore = any(map(means_ignored, [label, text, *named])) or is_true(shape.get("difficult"))
+    language, orientation = (text_or_none(shape.get(field)) for field in ("language", "orientation"))
+    return Word(key, _outline(shape, place), text, ignore, language, orientation)
+
+
+def _outline(shape: dict[str, Any], place: str) -> list[list[float]]:
+    kind = shape.get("shape_type", "polygon")
+    listed = expect(shape.get("points"), list, place, '"points"')
+    points = [numbers(expect(point, list, place, "a point"), place, "a coordinate") for point in listed]
+    if kind in _OUTLINES:
+        return points
+    if kind != "rectangle":
+        raise AnnotationError(f"{place}: a {kind} is not read: draw it as a polygon")
+    if any(len(point) != 2 for point in points) or len(points) not in (2, 4):
+        raise AnnotationError(f"{place}: a rectangle has two corners, not {listed}: correct the file")
+    return points if len(points) == 4 else box_corners(*bounds(points))
+
+
+def write_labelme_page(name: str, page: Page, export: Export) -> str:
+    """A page whose image lies beside it, or in the image folder; what LabelMe does not know it keeps as it is."""
+    file = export.target / name
+    image = file.name if export.image_path is None else os.path.relpath(export.image_path / name, file.parent)
+    width, height = page.size or (None, None)
+    content: dict[str, Any] = {
+        "version": "5.4.1",
+        "flags": {},
+        "shapes": [_shape_entry(word, score) for word, score in export.words(name, page)],
+        "imagePath": image.replace(os.sep, "/"),
+        "imageData": None,
+        "imageHeight": height,
+        "imageWidth": width,
+    }
+    return to_json(content) + "\n"
+
+
+def _shape_entry(word: Word, score: float | None) -> dict[str, Any]:
+    kept = attributes_of(word, score)
+    is_box = upright_box(word.points) is not None
+    return {
+        "label": "text",
+        "points": [word.points[0], word.points[2]] if is_box else word.points,
+        "group_id": None,
+        "description": kept.pop("transcription", ""),
+        "shape_type": "rectangle" if is_box else "polygon",
+        "flags": {"ignore": True} if word.ignore else {},
+        **kept,
+    }

@@ -1,0 +1,79 @@
+"""From pages of words to a file or folder in a format that labelling tools and other detectors read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from ocr.atomic import replacing
+from ocr.errors import AnnotationError, ConfigError, near_names
+from ocr.formats.annotation import Annotations
+from ocr.formats.export import LOCAL_FILES, Export
+from ocr.formats.names import is_image
+from ocr.formats.registry import FORMATS
+
+WRITTEN = tuple(name for name, format in FORMATS.items() if format.write or format.write_page)
+"""The formats that are written."""
+
+
+def write_annotations(
+    annotations: Annotations,
+    path: str | os.PathLike[str],
+    format: str = "native",
+    scores: Mapping[str, Sequence[float]] | None = None,
+    model_version: str = "glyphfeed",
+    image_path: str | os.PathLike[str] | None = None,
+    image_prefix: str = LOCAL_FILES,
+) -> tuple[str, ...]:
+    """Write a file, or a folder for a format with one file per image; returns what the format could not hold.
+
+    With `scores`, one per word of each page, the words are predictions: Label Studio shows them as such, with the
+    `model_version`; other formats keep the scores as attributes. `image_path` is the folder of the images, if a format
+    refers to them; `image_prefix` is what Label Studio finds them by.
+    """
+    check_written(format)
+    target, notes = Path(path), list[str]()
+    images = None if image_path is None else Path(image_path)
+    export = Export(annotations.pages, target, scores, model_version, images, image_prefix, notes)
+    known = FORMATS[format]
+    if known.write is not None:
+        with replacing(target) as stream:
+            for part in known.write(export):
+                stream.write(part.encode())
+    else:
+        assert known.write_page is not None
+        for name, file in files_of(annotations.pages, target, format).items():
+            content = known.write_page(name, annotations.pages[name], export)
+            with replacing(file) as stream:
+                stream.write(content.encode())
+    return (*notes, *_losses(annotations, format))
+
+
+def check_written(format: str) -> None:
+    """Refuse a format that has no writer."""
+    if format not in WRITTEN:
+        raise ConfigError(f"format={format} (--to): {near_names(format, list(WRITTEN))}")
+
+
+def files_of(names: Iterable[str], folder: Path, format: str) -> dict[str, Path]:
+    """The file of each page, for a format with one file per image."""
+    found: dict[str, Path] = {}
+    taken: dict[Path, str] = {}
+    for name in names:
+        relative = PurePosixPath(name.replace("\\", "/"))
+        if relative.is_absolute() or ".." in relative.parts or not relative.name or ":" in relative.parts[0]:
+            raise AnnotationError(f"{name!r} is no name of a file in {folder}: name images relative to their folder")
+        # A page of a PDF, scan.pdf#page=2, is told from the others by what follows its suffix.
+        stem = relative.stem if is_image(name) else relative.name
+        file = folder / relative.with_name(stem + FORMATS[format].suffixes[0])
+        if file in taken:
+            raise AnnotationError(f"{taken[file]} and {name} would both be {file.name}: rename one of the images")
+        found[name], taken[file] = file, name
+    return found
+
+
+def _losses(annotations: Annotations, format: str) -> list[str]:
+    words = [word for page in annotations.pages.values() for word in page.words] if FORMATS[format].lacks else []
+    counts = {field: sum(getattr(word, field) is not None for word in words) for field in FORMATS[format].lacks}
+    return [f"{format} has no field for the {field} of {count} words" for field, count in counts.items() if count]
