@@ -1,12 +1,15 @@
 """Boxes from maps: `BoxesFromMap` against the usual contour loop, on maps like those a network gives for real pages.
 
-python benchmarks/boxes.py --data DIR        # DIR/images/val, DIR/jsons/val.json
+python benchmarks/boxes.py --data DIR            # DIR/images/val, DIR/jsons/val.json
+python benchmarks/boxes.py --data DIR --perfect  # how much of the text comes back out of the target maps themselves
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,16 +18,20 @@ import numpy as np
 import pyclipper
 import shapely
 from numpy.typing import NDArray
+from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import add_data_options, console, data_or_synthetic, show, take_turns
 from ocr.datasets import DBTransforms, OCRDataset
-from ocr.evaluation.boxes import BoxesFromMap, Detections
+from ocr.evaluation.boxes import EXACT, BoxesFromMap, Detections
+from ocr.geometry.polygons import Polygons
 from ocr.malloc import keep_freed_memory
 from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.targets import Targets
 
 Array = NDArray[Any]
 Boxes = list[tuple[Array, float]]
+RATIOS: tuple[float | str, ...] = (1.5, EXACT)
 
 
 class Page(NamedTuple):
@@ -65,6 +72,45 @@ def make_pages(data: Path, split: str, size: int, seed: int) -> list[Page]:
         prob_map = network_like(sample.maps.prob_map, np.random.default_rng((seed, index)))
         pages.append(Page(prob_map, sample.inverse_matrix, sample.shape))
     return pages
+
+
+def show_perfect(data: Path, split: str) -> None:
+    """What decoding loses: boxes of the drawn target maps against the annotation, by page size and shrink ratio."""
+    table = Table(title="Boxes of perfect maps: recall at IoU 0.5 / at 0.7 / mean IoU", title_justify="left")
+    for name in ("size", "shrink", "shape", *(f"unclip {ratio}" for ratio in RATIOS)):
+        table.add_column(name, no_wrap=True)
+    for size, shrink_ratio in product((640, 960), (0.4, 0.6)):
+        pages = list(drawn_pages(data, split, size, shrink_ratio))
+        for use_polygon, shape in ((True, "polygons"), (False, "rectangles")):
+            cells = []
+            for ratio in RATIOS:
+                boxes = BoxesFromMap(unclip_ratio=ratio, use_polygon=use_polygon, min_size=2, shrink_ratio=shrink_ratio)
+                found = np.concatenate([best_overlaps(boxes(prob_map).polygons, truth) for prob_map, truth in pages])
+                cells.append(f"{(found > 0.5).mean():.3f} / {(found > 0.7).mean():.3f} / {found.mean():.3f}")
+            table.add_row(str(size), str(shrink_ratio), shape, *cells)
+    console.print(table)
+
+
+def drawn_pages(data: Path, split: str, size: int, shrink_ratio: float) -> Iterator[tuple[Array, Polygons]]:
+    """The target map of each page, and its polygons in pixels of the map."""
+    transform = DBTransforms([Letterbox(size)], normalize="device")
+    folder, file = data / "images" / split, data / "jsons" / f"{split}.json"
+    dataset = OCRDataset(folder, file, transform, on_bad_sample="skip", use_stored_maps=False)
+    targets = Targets(shrink_ratio=shrink_ratio)
+    for index in range(len(dataset)):
+        polygons = dataset.sample(index).polygons
+        yield targets.draw(polygons, size, size).prob_map, polygons
+
+
+def best_overlaps(found: Polygons, truth: Polygons) -> Array:
+    """For each word that counts, the IoU with the box that covers it best."""
+    boxes = [shapely.Polygon(polygon).buffer(0) for polygon in found]
+    tree, best = shapely.STRtree(boxes), []
+    for polygon in truth.select(~truth.ignore):
+        word = shapely.Polygon(polygon).buffer(0)
+        near = [boxes[index] for index in tree.query(word)]
+        best.append(max((word.intersection(box).area / word.union(box).area for box in near), default=0.0))
+    return np.array(best)
 
 
 def usual_loop(page: Page, boxes: BoxesFromMap) -> Boxes:
@@ -180,14 +226,18 @@ def main() -> int:
     add_data_options(parser, rounds=5)
     parser.add_argument("--size", type=int, default=640, help="side of the maps (default: 640)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the noise (default: 0)")
+    parser.add_argument("--perfect", action="store_true", help="score boxes of the target maps, and time nothing")
     options = parser.parse_args()
+    if options.perfect:
+        show_perfect(data_or_synthetic(options.data), options.split)
+        return 0
     # The same conditions for both: one thread, and malloc that keeps freed pages.
     cv2.setNumThreads(1)
     keep_freed_memory()
     pages = make_pages(data_or_synthetic(options.data), options.split, options.size, options.seed)
     failed = False
     for use_polygon, shape in ((True, "polygons"), (False, "quadrilaterals")):
-        boxes = BoxesFromMap(use_polygon=use_polygon)
+        boxes = BoxesFromMap(unclip_ratio=1.5, use_polygon=use_polygon)
         agreement = Agreement()
         for page in pages:
             agreement.compare(page, usual_loop(page, boxes), boxes(*page))

@@ -8,19 +8,24 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from ocr.checks import POSITIVE
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.boxes import polygons_from_outlines, quads_from_outlines
 from ocr.geometry.kernels.outlines import binarize, blank_marks, trace_outlines
 from ocr.geometry.polygons import Polygons
 
-MapArray = torch.Tensor | NDArray[Any]
+if TYPE_CHECKING:  # Exported models run without torch.
+    import torch
+
+    MapArray = torch.Tensor | NDArray[Any]
 Size = tuple[int, int]
+EXACT = "exact"
+"""The `unclip_ratio` that inverts the shrinking of the targets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,33 +43,40 @@ class Detections:
 
 @dataclass(frozen=True, slots=True)
 class BoxesFromMap:
-    """Outlines of a probability map, scored by the mean inside and unclipped by D = A * unclip_ratio / L.
+    """Outlines of a probability map, scored by the mean inside, and moved out as far as the targets shrink text.
 
-    The boxes are those of the published DBNet post-processing, with three exceptions: the outline of a hole is not a
-    box; a bay that closes when a box is unclipped is filled, and the box kept; a corner at 348.99997 counts as 349.
+    `unclip_ratio="exact"` inverts the shrinking by `shrink_ratio`. With a number the distance is area * unclip_ratio /
+    length, and the boxes are those of the published DBNet post-processing, with three exceptions: the outline of a hole
+    is not a box; a bay that closes when a box is unclipped is filled, and the box kept; a corner at 348.99997 counts as
+    349.
 
     >>> text = np.zeros((32, 64), dtype=np.float32)
     >>> text[10:16, 8:48] = 0.9
-    >>> found = BoxesFromMap(use_polygon=False)(text)
+    >>> found = BoxesFromMap(use_polygon=False, unclip_ratio=1.5)(text)
     >>> found.polygons.bounds.tolist(), found.scores.round(2).tolist()
     ([[5.0, 7.0, 50.0, 18.0]], [0.8999999761581421])
     """
 
     thresh: float = 0.3
     box_thresh: float = 0.6
-    unclip_ratio: float = 1.5
+    unclip_ratio: float | str = EXACT
     use_polygon: bool = True
     min_size: float = 3
-    """Smallest text in pixels of the map: a quadrilateral before it is unclipped; anything after, with 2 more."""
+    """Smallest text in pixels of the map: a box after it is unclipped, with 2 more. With a number for `unclip_ratio`, a
+    quadrilateral before, too."""
     max_candidates: int | None = None
     """Maximum boxes per page; those with the best scores stay, and `left_out` counts the others. None: no limit."""
+    shrink_ratio: float = 0.4
+    """That of the targets that the model has learnt."""
 
     def __post_init__(self) -> None:
         for name in ("thresh", "box_thresh"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name}={getattr(self, name)} must be a number >= 0 and <= 1 (a probability)")
-        if self.unclip_ratio <= 0:
-            raise ConfigError(f"unclip_ratio={self.unclip_ratio} must be a number > 0 (the usual value is 1.5)")
+        if self.unclip_ratio != EXACT and self.unclip_ratio not in POSITIVE:
+            raise ConfigError(f"unclip_ratio={self.unclip_ratio!r} must be {EXACT!r} or {POSITIVE} (published: 1.5)")
+        if not 0 < self.shrink_ratio < 1:
+            raise ConfigError(f"shrink_ratio={self.shrink_ratio} must be a number > 0 and < 1: that of the targets")
         if self.max_candidates is not None and self.max_candidates < 1:
             raise ConfigError(f"max_candidates={self.max_candidates} must be an integer >= 1; null means no limit")
 
@@ -109,9 +121,9 @@ class BoxesFromMap:
         points, starts = trace_outlines(marks)
         unclipped = polygons_from_outlines if self.use_polygon else quads_from_outlines
         # As floats: another kernel would be compiled for integers.
-        return unclipped(
-            prob_map_hw, points, starts, float(self.box_thresh), float(self.unclip_ratio), float(self.min_size)
-        )
+        ratio = 0.0 if self.unclip_ratio == EXACT else float(self.unclip_ratio)
+        limits = (float(self.box_thresh), ratio, float(self.shrink_ratio), float(self.min_size))
+        return unclipped(prob_map_hw, points, starts, *limits)
 
 
 class BoxPool:
@@ -152,8 +164,8 @@ class BoxPool:
 
 def host_maps(prob_maps: MapArray) -> NDArray[np.float32]:
     """Maps of any float type and device as float32 in main memory; without a copy if they already are."""
-    if isinstance(prob_maps, torch.Tensor):
-        prob_maps = prob_maps.detach().to("cpu", torch.float32).numpy()
+    if not isinstance(prob_maps, np.ndarray):
+        prob_maps = prob_maps.detach().cpu().float().numpy()
     return np.ascontiguousarray(prob_maps, dtype=np.float32)
 
 

@@ -13,9 +13,11 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
 
 from ocr.errors import ConfigError, near_names
 from ocr.jobs.config_folders import CONFIGS, own_folders
+from ocr.jobs.recipe import settle
 
 MAX_ELSEWHERE = 3
 """Settings of the same name in other groups that an error lists."""
@@ -24,7 +26,28 @@ MAX_ELSEWHERE = 3
 def compose_training(overrides: Sequence[str]) -> DictConfig:
     """The config that `ocr train` has with these overrides, for another command."""
     with own_configs_first(), explained_errors(), initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return compose("train", list(overrides))
+        config = compose("train", list(overrides))
+        return settle(with_settings_of_files(config, "train", overrides, Console(quiet=True), training=True))
+
+
+def with_settings_of_files(
+    config: DictConfig, name: str | None, overrides: Sequence[str], console: Console, training: bool
+) -> DictConfig:
+    """The config `name` with the settings of its detector file and of its teacher, if it has them.
+
+    Hydra must be ready to compose the config without the overrides.
+    """
+    if all(config.get(setting) is None for setting in ("resume", "checkpoint_path", "weights", "teacher")):
+        return config
+    if "model" not in config:
+        return config  # An export and a prediction take the detector as it is.
+    # Torch takes seconds to import, and a job without a detector does not need it.
+    from ocr.jobs.stored_settings import CommandLine, with_stored_settings
+    from ocr.jobs.teacher import with_teacher_settings
+
+    command = CommandLine(list(overrides), compose(name))
+    config = with_stored_settings(config, command, console, training)
+    return with_teacher_settings(config, command, console) if training else config
 
 
 class OwnConfigs(SearchPathPlugin):

@@ -11,15 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import hydra
+from hydra import compose
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from rich.console import Console
 
 from ocr.exit_status import one_line_errors
-from ocr.jobs.compose import explained_errors, own_configs_first
+from ocr.jobs.compose import explained_errors, own_configs_first, with_settings_of_files
 from ocr.jobs.config_folders import CONFIGS, choose_config_dir
+from ocr.jobs.recipe import settle
 from ocr.jobs.threads import share_cores
 
 Job = Callable[[DictConfig, Console], object]
+SCORING = ("test", "sweep", "inspect")
+"""Jobs that train nothing."""
 UNHELPFUL_WARNINGS = (  # Lightning's: they ask for more workers than there are cores, and for hooks we do not need.
     "many workers",
     "smaller than the logging interval",
@@ -41,7 +46,11 @@ def run_job(name: str, job: Job, when_interrupted: str = "interrupted") -> None:
         with one_line_errors(when_interrupted), explained_errors():
             _silence_lightning()
             share_cores(config)
-            status = job(config, Console())
+            console = Console()
+            running = HydraConfig.get()
+            chosen = (running.job.config_name, running.overrides.task)
+            config = with_settings_of_files(config, *chosen, console, training=name == "train")
+            status = job(settle(config, console, training=name not in SCORING), console)
         if isinstance(status, int) and status:
             sys.exit(status)
 
@@ -52,6 +61,28 @@ def run_job(name: str, job: Job, when_interrupted: str = "interrupted") -> None:
             hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=name)(run)()
     finally:
         choose_config_dir(None)
+
+
+def config_for(checkpoint: str, console: Console) -> DictConfig:
+    """The config of this command line for another checkpoint, with the settings that the file has."""
+    from ocr.jobs.stored_settings import CommandLine, with_stored_settings
+
+    running = HydraConfig.get()
+    typed = [word for word in running.overrides.task if word.partition("=")[0] != "checkpoint_path"]
+    typed.append(quoted_override("checkpoint_path", checkpoint))
+    command = CommandLine(typed, compose(running.job.config_name))
+    config = with_stored_settings(compose(running.job.config_name, typed), command, console, training=False)
+    return settle(config, console, training=False)
+
+
+def quoted_override(key: str, value: str) -> str:
+    """An override whose value may have characters that mean something to Hydra.
+
+    >>> quoted_override("checkpoint_path", "epoch=3.ckpt")
+    "checkpoint_path='epoch=3.ckpt'"
+    """
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"{key}='{escaped}'"
 
 
 def _take_config_dir() -> None:

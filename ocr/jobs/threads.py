@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from omegaconf import DictConfig
 
 from ocr.checks import check_integer
@@ -13,10 +15,12 @@ def share_cores(config: DictConfig) -> None:
     if threads is None:
         return  # A job without a model.
     import cv2
-    import torch
 
     if threads.model != "auto":
         check_integer("threads.model", threads.model, minimum=1)
-        torch.set_num_threads(threads.model)
+        with suppress(ModuleNotFoundError):  # Exported models run without it.
+            import torch
+
+            torch.set_num_threads(threads.model)
     check_integer("threads.opencv", threads.opencv, minimum=1)
     cv2.setNumThreads(threads.opencv)

@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ocr.models.detector import TextDetector as TextDetector
+    from ocr.models.distil_loss import DistilLoss as DistilLoss
     from ocr.models.head import Prediction as Prediction
     from ocr.models.loss import DBLoss as DBLoss
 
 _HOMES = {
     "DBLoss": "ocr.models.loss",
+    "DistilLoss": "ocr.models.distil_loss",
     "Prediction": "ocr.models.head",
     "TextDetector": "ocr.models.detector",
 }
 
-__all__ = ["DBLoss", "Prediction", "TextDetector"]
+__all__ = ["DBLoss", "DistilLoss", "Prediction", "TextDetector"]
 
 
 def __getattr__(name: str) -> Any:

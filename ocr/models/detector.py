@@ -18,6 +18,9 @@ from ocr.models.head import DBHead, Prediction
 from ocr.models.scale_fusion import ScaleFusion
 from ocr.models.weights import describe_misfit
 
+ARCHITECTURE = ("encoder", "decoder", "channels", "head_channels", "scale_fusion")
+"""Arguments that determine the shapes of the weights."""
+
 
 class TextDetector(nn.Module):
     """A DBNet (with `scale_fusion`, a DBNet++) on any timm encoder, for pages of any size.
@@ -48,14 +51,9 @@ class TextDetector(nn.Module):
         head_channels = channels // 4 if head_channels is None else head_channels
         if head_channels < 1 or k <= 0:
             raise ConfigError(f"head_channels={head_channels}, k={k}: both must be > 0; the usual k is 50")
-        # Determines the shapes of the weights: TextDetector(**architecture) can load them.
-        self.architecture: dict[str, Any] = {
-            "encoder": encoder,
-            "decoder": decoder,
-            "channels": channels,
-            "head_channels": head_channels,
-            "scale_fusion": scale_fusion,
-        }
+        shape = (encoder, decoder, channels, head_channels, scale_fusion)
+        self.architecture: dict[str, Any] = dict(zip(ARCHITECTURE, shape, strict=True))
+        """TextDetector(**architecture) can load the weights."""
         self.encoder = Encoder(encoder, pretrained, weights, checkpoint_gradients)
         self.freeze_epochs = freeze_epochs
         self.decoder = build_decoder(decoder, self.encoder.channels, channels)

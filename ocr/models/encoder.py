@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from ocr.errors import ConfigError
-from ocr.models.weights import StateDict, match_encoder_weights, read_weights
+from ocr.models.weights import StateDict, find_weights, match_encoder_weights, read_weights
 
 STRIDES = (4, 8, 16, 32)
 PROBE_SIDE = 64
@@ -36,7 +36,7 @@ class Encoder(nn.Module):
         if not timm.is_model(name):
             raise ConfigError(_unknown_encoder(name))
         self.name = name
-        self.backbone = _with_weights(name, Path(weights)) if weights is not None else _build(name, pretrained)
+        self.backbone = _with_weights(name, weights) if weights is not None else _build(name, pretrained)
         self.channels = _probe_channels(name, self.backbone)
         self.frozen = False
         """Neither weights nor statistics of norms change."""
@@ -103,7 +103,8 @@ def _cannot_build(name: str, pretrained: bool, error: Exception) -> str:
     return f"encoder={name!r} has no feature pyramid ({reason}): use a convolutional one, such as resnet18"
 
 
-def _with_weights(name: str, path: Path) -> nn.Module:
+def _with_weights(name: str, weights: str | Path) -> nn.Module:
+    path = find_weights(weights, name)
     # The whole classifier knows the names that files use; its feature pyramid renames some of them.
     classifier = timm.create_model(name, pretrained=False)
     state_dict = match_encoder_weights(read_weights(path), classifier, f"weights={path}", name)

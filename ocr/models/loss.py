@@ -66,11 +66,20 @@ def balanced_cross_entropy(
 ) -> torch.Tensor:
     """Mean over all text pixels of the batch and `negative_ratio` times as many background pixels, the hardest."""
     losses = functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
-    with torch.no_grad():
-        positive = (target > 0.5) & mask.bool()
-        negative = (target <= 0.5) & mask.bool()
-        weight = positive + hard_negatives(logits, negative, positive.sum() * negative_ratio)
-    return (losses * weight).sum() / (weight.sum() + eps)
+    weights = balanced_weights(logits, target, mask, negative_ratio)
+    return (losses * weights).sum() / (weights.sum() + eps)
+
+
+@torch.no_grad()
+def balanced_weights(
+    logits: torch.Tensor, target: torch.Tensor, mask: torch.Tensor, negative_ratio: float
+) -> torch.Tensor:
+    """How much each pixel counts: text, and `negative_ratio` times as many pixels of background, the hardest."""
+    positive = (target > 0.5) & mask.bool()
+    negative = (target <= 0.5) & mask.bool()
+    # Of what counts: the padding around pages that keep their shape does not.
+    least = mask.sum() * MIN_NEGATIVE_SHARE
+    return positive + hard_negatives(logits, negative, torch.maximum(positive.sum() * negative_ratio, least))
 
 
 def hard_negatives(logits: torch.Tensor, negative: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
@@ -78,8 +87,7 @@ def hard_negatives(logits: torch.Tensor, negative: torch.Tensor, wanted: torch.T
 
     The loss of a background pixel grows with its logit, so logits rank as losses do. Counts stay on the device.
     """
-    least = MIN_NEGATIVE_SHARE * logits.numel()
-    count = torch.minimum(wanted.clamp(min=least).long(), negative.sum())
+    count = torch.minimum(wanted.long(), negative.sum())
     scores = logits.detach().masked_fill(~negative, -torch.inf)
     limit = kth_largest(scores.flatten(), count)
     above, level = scores > limit, scores == limit

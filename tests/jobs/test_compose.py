@@ -46,7 +46,7 @@ def test_a_config_of_the_same_name_replaces_that_of_the_package_and_is_reported(
 def test_what_advise_writes_into_the_working_directory_is_found(project):
     from ocr.advisor.remedies.tuned import write_tuned
 
-    path = write_tuned(["data.num_workers=5"], "webdataset", "ocr advise --apply")
+    path = write_tuned(["data.num_workers=5"], ("data", "webdataset"), "ocr advise --apply")
     assert path.resolve() == project / "configs" / "data" / "tuned.yaml"
     composed = compose_training(["data=tuned"])
     assert composed.dataloaders.train_dataloader.num_workers == 5
@@ -76,7 +76,7 @@ def test_in_a_checkout_the_link_to_the_configs_of_the_package_is_not_a_second_fo
     ("override", "said"),
     [
         ("model=litee", "model=litee: did you mean lite? Known: base, dbnetpp, efficientnet_lite, lite, resnet50"),
-        ("experiment=nosuch", "experiment=nosuch: Known: demo, receipts"),
+        ("experiment=nosuch", "experiment=nosuch: Known: demo, documents, finetune, pretrain, receipts"),
         ("trainer.max_epoch=1", "trainer.max_epoch is not a setting: did you mean max_epochs? Known: "),
         ("nosuchkey=1", "nosuchkey is not a setting: Known: annotation_categories, annotation_format, boxes"),
         ("batch_size=3", "did you mean dataloaders.train_dataloader.batch_size or "),

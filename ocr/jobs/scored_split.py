@@ -1,0 +1,25 @@
+"""Which pages `ocr test` scores: said before it does, because they are those of validation unless others are given."""
+
+from __future__ import annotations
+
+from omegaconf import DictConfig
+
+CHOSEN_BY = {"image_path": "annotation_path", "tar_path": None}
+"""What names the pages of a split, and its words if they are elsewhere."""
+
+
+def describe_split(config: DictConfig, pages: int | None) -> str:
+    """One line: pages, where they are, and whether they are those of validation; `pages` is None if unknown."""
+    node, val = config.datasets.test_dataset, config.datasets.get("val_dataset") or {}
+    pages_key = next((key for key in CHOSEN_BY if node.get(key)), None)
+    if pages_key is None:
+        return "scoring datasets.test_dataset"
+    words_key = CHOSEN_BY[pages_key]
+    words = f", words of {node[words_key]}" if words_key else ""
+    count = "" if pages is None else f"{pages} pages of "
+    keys = [key for key in (pages_key, words_key) if key]
+    told = f"scoring datasets.test_dataset: {count}{node[pages_key]}{words}"
+    if any(node.get(key) != val.get(key) for key in keys):
+        return told
+    others = " ".join(f"datasets.test_dataset.{key}=..." for key in keys)
+    return f"{told}. This is the validation split; to score another: {others}"

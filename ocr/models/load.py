@@ -1,0 +1,147 @@
+"""Detector files: a checkpoint (.ckpt) or a .safetensors file to a detector and its settings, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+
+from ocr.atomic import replacing
+from ocr.errors import ConfigError
+from ocr.models.detector import ARCHITECTURE, TextDetector
+from ocr.models.packaged import PACKAGED
+from ocr.models.settings import CHECKPOINT_KEY, METADATA_KEY, DetectorSettings
+from ocr.models.weights import StateDict
+
+SAFETENSORS = ".safetensors"
+MODULE_PREFIX = "model."
+"""In front of the detector's weights in a checkpoint, which holds the whole Lightning module."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredDetector:
+    """What a detector file holds."""
+
+    source: str
+    """The setting and the path, for errors."""
+    weights: StateDict
+    architecture: dict[str, Any] | None
+    """None: the file is older than this entry."""
+    settings: DetectorSettings | None
+    """None: the file was written before detectors carried their settings."""
+
+    def build(self) -> tuple[TextDetector, DetectorSettings]:
+        """The detector, in evaluation, and its settings; raises ConfigError if the file does not carry them."""
+        if self.settings is None:
+            raise ConfigError(
+                f"{self.source} was written before checkpoints carried their settings. Add them with `ocr sweep`, "
+                "which takes those of the training on its command line"
+            )
+        # Only these: a file that names other arguments cannot start a download.
+        shape = {name: value for name, value in self.settings.architecture.items() if name in ARCHITECTURE}
+        detector = TextDetector(**shape)
+        self.load_into(detector)
+        return detector.eval(), self.settings
+
+    def load_into(self, detector: TextDetector) -> None:
+        """Raises ConfigError, which names both, if the detector has another architecture."""
+        detector.load_weights(self.weights, self.architecture, self.source)
+
+
+def load_detector(path: str | Path, setting: str = "checkpoint_path") -> tuple[TextDetector, DetectorSettings]:
+    """The detector of a file, in evaluation, and its settings."""
+    return read_detector(path, setting).build()
+
+
+def read_detector(path: str | Path, setting: str = "checkpoint_path") -> StoredDetector:
+    """Read a file that `ocr train` or `save_detector` wrote, without unpickling; `setting` is named in errors."""
+    path = Path(path)
+    source = f"{setting}={PACKAGED.stem if path == PACKAGED else path}"
+    if not path.is_file():
+        raise ConfigError(f"{source} is not a file. Checkpoints are in outputs/<day>/<time>/checkpoints/")
+    if path.suffix == SAFETENSORS:
+        return _read_safetensors(path, source)
+    checkpoint = read_checkpoint(path, setting)
+    weights = {
+        key.removeprefix(MODULE_PREFIX): value
+        for key, value in checkpoint["state_dict"].items()
+        if key.startswith(MODULE_PREFIX)
+    }
+    stored = checkpoint.get(CHECKPOINT_KEY)
+    settings = None if stored is None else DetectorSettings.from_dict(stored, source)
+    return StoredDetector(source, weights, checkpoint.get("architecture"), settings)
+
+
+def read_checkpoint(path: str | Path, setting: str = "checkpoint_path") -> dict[str, Any]:
+    """All that a checkpoint of `ocr train` holds."""
+    try:
+        checkpoint: dict[str, Any] = torch.load(str(path), map_location="cpu", weights_only=True)
+        checkpoint["state_dict"].items()
+    except (
+        *(OSError, RuntimeError, EOFError, UnpicklingError),
+        *(KeyError, ValueError, TypeError, AttributeError, IndexError),
+    ) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(f"{setting}={path} is not a checkpoint that `ocr train` wrote ({reason})") from error
+    return checkpoint
+
+
+def save_detector(path: str | Path, detector: TextDetector, settings: DetectorSettings) -> None:
+    """Write a .safetensors file in half precision, with the settings in its metadata; atomic.
+
+    Norms and biases stay float32: they are a few percent of the file, and variances may exceed float16.
+    """
+    from safetensors.torch import save
+
+    if Path(path).suffix != SAFETENSORS:
+        raise ConfigError(f"{path}: detectors are written as {SAFETENSORS} files. Give such a name")
+    tensors = {name: _stored(value) for name, value in detector.state_dict().items()}
+    with replacing(path) as stream:
+        stream.write(save(tensors, {METADATA_KEY: settings.to_json()}))
+
+
+def write_settings(path: str | Path, settings: DetectorSettings, original: Path | None = None) -> None:
+    """Replace the settings of a detector file and nothing else in it; atomic. `original` becomes the file as it was."""
+    path = Path(path)
+    if original is not None:
+        with replacing(original) as stream:
+            stream.write(path.read_bytes())
+    if path.suffix == SAFETENSORS:
+        from safetensors.torch import save
+
+        tensors, metadata = _open_safetensors(path, str(path))
+        with replacing(path) as stream:
+            stream.write(save(tensors, metadata | {METADATA_KEY: settings.to_json()}))
+        return
+    checkpoint = read_checkpoint(path)
+    with replacing(path) as stream:
+        torch.save(checkpoint | {CHECKPOINT_KEY: settings.to_dict()}, stream)
+
+
+def _stored(tensor: torch.Tensor) -> torch.Tensor:
+    # The layout of channels_last is the model's own; the file has the usual one.
+    tensor = tensor.detach().cpu().contiguous()
+    return tensor.half() if tensor.is_floating_point() and tensor.ndim > 1 else tensor
+
+
+def _read_safetensors(path: Path, source: str) -> StoredDetector:
+    weights, metadata = _open_safetensors(path, source)
+    if METADATA_KEY not in metadata:
+        raise ConfigError(
+            f"{source} holds weights, but no settings of a detector. Weights of an encoder: model.weights={path}"
+        )
+    settings = DetectorSettings.from_json(metadata[METADATA_KEY], source)
+    return StoredDetector(source, weights, settings.architecture, settings)
+
+
+def _open_safetensors(path: Path, source: str) -> tuple[StateDict, dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(f"{source} is not a .safetensors file ({error})") from error

@@ -1,0 +1,19 @@
+"""The detector that comes with the package, found without loading torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ocr.errors import ConfigError
+
+PACKAGED = Path(__file__).with_name("data") / "glyphfeed.safetensors"
+
+
+def packaged_detector() -> Path:
+    """The file of the detector that comes with the package."""
+    if not PACKAGED.is_file():
+        raise ConfigError(
+            f"weights=glyphfeed: this installation has no {PACKAGED.name}. Give a file that `ocr train` wrote: "
+            "checkpoint_path=.../best.ckpt"
+        )
+    return PACKAGED

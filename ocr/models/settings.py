@@ -1,0 +1,130 @@
+"""DetectorSettings: all that prediction needs besides the weights, as plain JSON that any model file can carry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Self, TypeVar
+
+from ocr import __version__
+from ocr.errors import ConfigError
+
+FORMAT = 1
+"""Rises when an older reader would predict something else; keys that it may ignore do not count."""
+CHECKPOINT_KEY = "detector"
+METADATA_KEY = "glyphfeed"
+SQUARE = "square"
+PARTS = ("architecture", "letterbox", "normalization", "targets", "boxes")
+
+Part = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where the weights come from. Nothing here changes a prediction; None and empty: unknown."""
+
+    versions: dict[str, str] = field(default_factory=dict)
+    data: Part = field(default_factory=dict)
+    """Of the training split: `pages` and `fingerprint`."""
+    scores: dict[str, float] = field(default_factory=dict)
+    """Of exactly these weights and boxes, on the validation split."""
+    steps: int | None = None
+    minutes: float | None = None
+    seed: int | None = None
+    command: str | None = None
+    teacher: Part = field(default_factory=dict)
+    """Of the detector whose maps were learnt too: `encoder` and `fingerprint`; empty: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorSettings:
+    """All that prediction needs besides the weights: each part holds the arguments of one class.
+
+    >>> page = {"size": 960, "shape": "page"}
+    >>> settings = DetectorSettings({"encoder": "resnet18"}, letterbox=page, boxes={"thresh": 0.3})
+    >>> DetectorSettings.from_json(settings.to_json()) == settings
+    True
+    >>> settings.page_size, settings.page_shape
+    (960, 'page')
+    """
+
+    architecture: Part
+    """Arguments of `TextDetector`."""
+    letterbox: Part = field(default_factory=dict)
+    """Arguments of `Letterbox`: size, shape, position, fill, interpolation."""
+    normalization: Part = field(default_factory=dict)
+    """Arguments of `Normalize`: mean, std, max_pixel_value."""
+    targets: Part = field(default_factory=dict)
+    """Arguments of `Targets`: shrink_ratio and the like."""
+    boxes: Part = field(default_factory=dict)
+    """Arguments of `BoxesFromMap`."""
+    provenance: Provenance = Provenance()
+
+    @property
+    def page_size(self) -> int:
+        return int(self.letterbox.get("size", 640))
+
+    @property
+    def page_shape(self) -> str:
+        """square, or page: the page keeps its aspect ratio."""
+        return str(self.letterbox.get("shape", SQUARE))
+
+    def build(self, part: str, kind: type[T]) -> T:
+        """A dataclass from a part: `build("boxes", BoxesFromMap)`. Arguments that it does not have are ignored."""
+        known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
+        return kind(**{name: value for name, value in getattr(self, part).items() if name in known})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Dicts, lists, strings, numbers and None only."""
+        plain: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **asdict(self)}))
+        return plain
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, values: object, source: str = "the file") -> Self:
+        """From `to_dict` of this version, an older or a newer one; raises ConfigError if the format is newer."""
+        if not isinstance(values, Mapping) or not isinstance(values.get("format"), int):
+            raise ConfigError(
+                f"{source} has no settings of a detector. Write it again with `ocr train` or `ocr export`"
+            )
+        if values["format"] > FORMAT:
+            raise ConfigError(
+                f"{source} was written by a newer GlyphFeed (format {values['format']}, this version reads {FORMAT}). "
+                "Update it: pip install -U glyphfeed"
+            )
+        parts = {name: _as_part(values.get(name, {}), f"{source}: {name}") for name in PARTS}
+        # Pages had no other shape before there was a choice.
+        parts["letterbox"].setdefault("shape", SQUARE)
+        origin = _as_part(values.get("provenance", {}), f"{source}: provenance")
+        known = {item.name for item in fields(Provenance)}
+        return cls(**parts, provenance=Provenance(**{name: origin[name] for name in origin if name in known}))
+
+    @classmethod
+    def from_json(cls, text: str, source: str = "the file") -> Self:
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"{source} has settings that are not JSON ({error}). Write it again") from error
+        return cls.from_dict(values, source)
+
+
+def _as_part(value: object, source: str) -> Part:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"{source}={value!r} must be a mapping of names to values. Write the file again")
+    return dict(value)
+
+
+def installed_versions() -> dict[str, str]:
+    """Of the libraries that the weights and their predictions depend on."""
+    versions = {"glyphfeed": __version__}
+    for name in ("torch", "timm"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:  # A build of one's own.
+            continue
+    return versions

@@ -1,0 +1,155 @@
+"""A detector file knows what it is: its settings travel with the weights, and come back as they were."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from sameness import assert_same
+
+from ocr.errors import ConfigError
+from ocr.evaluation.boxes import BoxesFromMap
+from ocr.models.detector import TextDetector
+from ocr.models.load import load_detector, read_detector, save_detector, write_settings
+from ocr.models.settings import CHECKPOINT_KEY, FORMAT, DetectorSettings, Provenance, installed_versions
+
+ARCHITECTURE = {"encoder": "mobilenetv3_small_050", "channels": 32}
+
+
+@pytest.fixture(scope="module")
+def detector() -> TextDetector:
+    torch.manual_seed(1)
+    return TextDetector(**ARCHITECTURE).eval()
+
+
+@pytest.fixture(scope="module")
+def settings(detector) -> DetectorSettings:
+    return DetectorSettings(
+        detector.architecture,
+        letterbox={"size": 96, "shape": "page", "fill": 7},
+        normalization={"mean": (0.5, 0.5, 0.5), "std": (0.2, 0.2, 0.2)},
+        targets={"shrink_ratio": 0.6},
+        boxes={"thresh": 0.25, "use_polygon": False},
+        provenance=Provenance(installed_versions(), {"pages": 8}, {"hmean": 0.9}, steps=10),
+    )
+
+
+def checkpoint(path, model, **entries):
+    weights = {f"model.{name}": value for name, value in model.state_dict().items()}
+    torch.save({"state_dict": weights | {"loss.unrelated": torch.zeros(1)}, **entries}, path)
+    return path
+
+
+def test_settings_are_the_same_after_a_way_through_json(settings):
+    again = DetectorSettings.from_json(settings.to_json())
+    assert again.to_dict() == settings.to_dict() == json.loads(settings.to_json())
+    assert (again.page_size, again.page_shape) == (96, "page")
+    assert again.provenance == settings.provenance
+    assert {"glyphfeed", "torch", "timm"} == set(again.provenance.versions)
+
+
+def test_an_unknown_key_is_ignored_and_a_newer_format_is_refused(settings):
+    newer = settings.to_dict() | {"colour": "red"}
+    newer["boxes"]["novel"] = 1
+    newer["provenance"]["novel"] = 1
+    assert DetectorSettings.from_dict(newer).build("boxes", BoxesFromMap) == BoxesFromMap(0.25, use_polygon=False)
+    with pytest.raises(ConfigError, match=rf"x\.ckpt was written by a newer GlyphFeed \(format {FORMAT + 1}"):
+        DetectorSettings.from_dict(newer | {"format": FORMAT + 1}, "x.ckpt")
+
+
+def test_a_file_from_before_pages_had_shapes_has_square_ones():
+    assert DetectorSettings.from_dict({"format": 1, "letterbox": {"size": 96}}).letterbox["shape"] == "square"
+
+
+@pytest.mark.parametrize(
+    "values", [None, [], {}, {"format": "1"}, {"format": 1, "boxes": 5}, {"format": 1, "boxes": {1: 2}}]
+)
+def test_settings_that_are_none_are_refused_by_the_name_of_their_file(values):
+    with pytest.raises(ConfigError, match=r"x\.safetensors"):
+        DetectorSettings.from_dict(values, "x.safetensors")
+
+
+def test_a_safetensors_file_gives_back_the_detector_in_half_precision(tmp_path, detector, settings):
+    path = tmp_path / "detector.safetensors"
+    save_detector(path, detector, settings)
+    loaded, found = load_detector(path)
+    assert found.to_dict() == settings.to_dict()
+    assert not loaded.training
+    for name, value in detector.state_dict().items():
+        exact = value.ndim < 2
+        expected = value if exact else value.half().float()
+        assert torch.equal(loaded.state_dict()[name], expected), name
+    assert path.stat().st_size < 0.6 * sum(value.nbytes for value in detector.state_dict().values())
+    pages = torch.rand(1, 3, 64, 96)
+    with torch.inference_mode():
+        torch.testing.assert_close(loaded(pages).prob_map, detector(pages).prob_map, atol=0.01, rtol=0)
+
+
+def test_a_checkpoint_gives_back_the_detector_exactly(tmp_path, detector, settings):
+    entries = {CHECKPOINT_KEY: settings.to_dict(), "architecture": detector.architecture}
+    loaded, found = load_detector(checkpoint(tmp_path / "x.ckpt", detector, **entries))
+    assert found.to_dict() == settings.to_dict()
+    assert all(torch.equal(loaded.state_dict()[name], value) for name, value in detector.state_dict().items())
+
+
+def test_a_file_cannot_ask_for_a_download(tmp_path, detector, settings):
+    hostile = replace(settings, architecture=detector.architecture | {"pretrained": True, "weights": "/nowhere"})
+    save_detector(tmp_path / "x.safetensors", detector, hostile)
+    load_detector(tmp_path / "x.safetensors")
+
+
+def test_an_older_checkpoint_is_read_without_settings(tmp_path, detector):
+    stored = read_detector(checkpoint(tmp_path / "x.ckpt", detector))
+    assert (stored.settings, stored.architecture) == (None, None)
+    stored.load_into(TextDetector(**ARCHITECTURE))
+    with pytest.raises(ConfigError, match=r"checkpoint_path=.*x\.ckpt was written before"):
+        stored.build()
+
+
+def test_files_that_are_no_detector_are_refused_by_name(tmp_path, detector, settings):
+    (tmp_path / "text.ckpt").write_text("no checkpoint")
+    torch.save([1, 2], tmp_path / "list.ckpt")
+    (tmp_path / "text.safetensors").write_text("no tensors")
+    save_file({"conv.weight": torch.zeros(1)}, tmp_path / "encoder.safetensors")
+    for name, reason in (
+        ("text.ckpt", "is not a checkpoint"),
+        ("list.ckpt", "is not a checkpoint"),
+        ("missing.ckpt", "is not a file"),
+        ("text.safetensors", "is not a .safetensors file"),
+        ("encoder.safetensors", "no settings of a detector. Weights of an encoder: model.weights="),
+    ):
+        with pytest.raises(
+            ConfigError, match=f"weights=.*{name} {reason}|weights=.*{name} holds weights, but {reason}"
+        ):
+            read_detector(tmp_path / name, "weights")
+    with pytest.raises(ConfigError, match=r"x\.pt: detectors are written as \.safetensors"):
+        save_detector(tmp_path / "x.pt", detector, settings)
+
+
+def test_settings_need_neither_torch_nor_lightning_nor_hydra():
+    code = "import sys, ocr.models.settings; print({'torch', 'lightning', 'hydra'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+    code = "import sys, ocr.models.load; print({'lightning', 'hydra'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_writing_settings_changes_nothing_else_and_keeps_the_original_if_asked(tmp_path, detector, settings):
+    path = checkpoint(
+        tmp_path / "x.ckpt", detector, epoch=3, optimizer_states=[{"state": {0: {"step": torch.ones(2)}}, "lr": 0.1}]
+    )
+    before = path.read_bytes()
+    write_settings(path, settings, tmp_path / "x.original.ckpt")
+    assert (tmp_path / "x.original.ckpt").read_bytes() == before
+    old, new = (torch.load(tmp_path / name, weights_only=True) for name in ("x.original.ckpt", "x.ckpt"))
+    assert new.pop(CHECKPOINT_KEY) == settings.to_dict()
+    assert_same(new, old)
+    save_detector(tmp_path / "x.safetensors", detector, settings)
+    weights = read_detector(tmp_path / "x.safetensors").weights
+    write_settings(tmp_path / "x.safetensors", replace(settings, boxes={"thresh": 0.1}))
+    stored = read_detector(tmp_path / "x.safetensors")
+    assert stored.settings.boxes == {"thresh": 0.1}
+    assert_same(stored.weights, weights)
+    assert {file.name for file in tmp_path.iterdir()} == {"x.ckpt", "x.original.ckpt", "x.safetensors"}
