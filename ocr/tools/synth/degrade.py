@@ -10,24 +10,38 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from ocr.tools.synth.look import Look
 from ocr.tools.synth.paper import shade_size
 from ocr.tools.synth.phrases import chance
+from ocr.tools.synth.scanner import coarsen, sharpen, soil, to_two_levels
 from ocr.tools.synth.scene import Scene
 
 # Light is stored in whole steps of 1/200, so that a spot up to 27 % brighter than the page still fits a byte.
 _LIGHT_UNIT = 200
 
 
-def degrade(rng: np.random.Generator, page: NDArray[np.uint8], scene: Scene) -> NDArray[np.uint8]:
+def degrade(rng: np.random.Generator, page: NDArray[np.uint8], scene: Scene, look: Look) -> NDArray[np.uint8]:
     """All that happens to the page between the desk and the file."""
-    if scene.kind == "photo" or chance(rng, 0.3):
-        page = light(rng, page, 0.35 if scene.kind == "photo" else 0.12)
-    page = tone(rng, page, photo=scene.kind == "photo")
-    if scene.kind != "photo" and chance(rng, 0.4):
-        sprinkle(rng, page, scene.em)
-    page = blur(rng, page, scene.em)
-    sigma = float(rng.uniform(1.0, 7.0) if scene.kind == "photo" else rng.uniform(0.3, 3.0))
-    return add_noise(rng, page, sigma, colored=scene.kind == "photo" and chance(rng, 0.5))
+    if scene.kind == "photo":
+        page = tone(rng, light(rng, page, 0.35))
+        page = blur(rng, page, scene.em, 0.6)
+    else:
+        page = light(rng, page, 0.12) if chance(rng, 0.3) else page
+        page = expose(rng, page)
+        soil(rng, page, scene.em)
+        page = blur(rng, page, scene.em, 0.3)
+        page = coarsen(page, float(rng.uniform(0.45, 0.8))) if chance(rng, 0.12) and scene.em > 18 else page
+    page = add_noise(rng, page, look.noise, colored=scene.kind == "photo" and chance(rng, 0.5))
+    if look.bilevel:
+        return to_two_levels(rng, page, scene.em)
+    if chance(rng, 0.15 if scene.kind == "photo" else 0.45):
+        page = sharpen(page, float(rng.uniform(0.3, 1.5)), 0.05 * scene.em)
+    return to_gray(page) if look.gray else page
+
+
+def to_gray(page: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Three equal channels."""
+    return np.asarray(cv2.cvtColor(cv2.cvtColor(page, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB), dtype=np.uint8)
 
 
 def light(rng: np.random.Generator, page: NDArray[np.uint8], depth: float) -> NDArray[np.uint8]:
@@ -49,37 +63,33 @@ def light(rng: np.random.Generator, page: NDArray[np.uint8], depth: float) -> ND
     return np.asarray(cv2.multiply(page, cv2.merge([full, full, full]), scale=1 / _LIGHT_UNIT), dtype=np.uint8)
 
 
-def tone(rng: np.random.Generator, page: NDArray[np.uint8], *, photo: bool) -> NDArray[np.uint8]:
-    """White balance, exposure and contrast; scanners burn the paper out, and some know no colour."""
+def tone(rng: np.random.Generator, page: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """White balance, exposure and contrast of a camera."""
     levels = np.arange(256, dtype=np.float32) / 255
-    if photo:
-        warmth, green = float(rng.normal(0, 0.045)), float(rng.normal(0, 0.015))
-        exposure, gamma = float(rng.uniform(0.8, 1.04)), float(rng.uniform(0.85, 1.2))
-        curves = [exposure * levels**gamma * (1 + shift) for shift in (warmth, green, -warmth)]
-    else:
-        contrast = float(rng.uniform(1.0, 1.35))
-        curves = [1 - (1 - levels) * contrast + float(rng.uniform(0, 0.04))] * 3
-        if chance(rng, 0.4):
-            page = np.asarray(cv2.cvtColor(cv2.cvtColor(page, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB), dtype=np.uint8)
+    warmth, green = float(rng.normal(0, 0.045)), float(rng.normal(0, 0.015))
+    exposure, gamma = float(rng.uniform(0.8, 1.04)), float(rng.uniform(0.85, 1.2))
+    curves = [exposure * levels**gamma * (1 + shift) for shift in (warmth, green, -warmth)]
     table = (np.clip(np.stack(curves, axis=1), 0, 1) * 255).astype(np.uint8)[None]
     return np.asarray(cv2.LUT(page, table), dtype=np.uint8)
 
 
-def sprinkle(rng: np.random.Generator, page: NDArray[np.uint8], em: float) -> None:
-    """Dust on the glass, in place."""
-    height, width = page.shape[:2]
-    for x, y, size, level in rng.random((int(rng.integers(5, 60)), 4)):
-        center, reach = (int(x * width), int(y * height)), int(em * 0.12 * size**3)
-        cv2.circle(page, center, reach, (int(60 + 150 * level),) * 3, -1, cv2.LINE_AA)
+def expose(rng: np.random.Generator, page: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Levels of a scanner: most burn the paper out to white, and make the print darker than it is."""
+    paper = float(np.percentile(page[::9, ::9], 75)) / 255
+    white = float(rng.uniform(0.97, 1.1) if chance(rng, 0.8) else rng.uniform(0.72, 0.97))
+    black, gamma = float(rng.uniform(0.0, 0.14)), float(rng.uniform(0.8, 1.9))
+    levels = np.clip(np.arange(256, dtype=np.float32) / 255 / max(0.2, paper), 0, None)
+    curve = white * np.clip((levels - black) / (1 - black), 0, None) ** gamma
+    return np.asarray(cv2.LUT(page, (np.clip(curve, 0, 1) * 255).astype(np.uint8)), dtype=np.uint8)
 
 
-def blur(rng: np.random.Generator, page: NDArray[np.uint8], em: float) -> NDArray[np.uint8]:
-    """Out of focus or shaken, in proportion to the text, which stays readable."""
-    kind = float(rng.random())
-    if kind < 0.45:
+def blur(rng: np.random.Generator, page: NDArray[np.uint8], em: float, share: float) -> NDArray[np.uint8]:
+    """A share of the pages out of focus or shaken, in proportion to the text, which stays readable."""
+    kind = float(rng.random()) / share
+    if kind < 0.75:
         sigma = em * float(rng.uniform(0.02, 0.075))
         return np.asarray(cv2.GaussianBlur(page, (0, 0), sigma), dtype=np.uint8) if sigma > 0.3 else page
-    if kind < 0.6:
+    if kind < 1:
         reach = round(em * float(rng.uniform(0.03, 0.1)))
         turn = float(rng.uniform(0, math.pi))
         kernel = np.zeros((2 * reach + 1, 2 * reach + 1), dtype=np.float32)

@@ -60,8 +60,12 @@ def _table(rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float3
 
 
 def _clutter(rng: np.random.Generator, table: NDArray[np.float32]) -> None:
-    """Objects on the desk: cards, cups, pens. None of them has text on it."""
+    """Objects on the desk: sheets, fingers, cards, cups, pens. None of them has text on it."""
     height, width = table.shape[:2]
+    if chance(rng, 0.2):
+        _sheet(rng, table)
+    if chance(rng, 0.15):
+        _fingers(rng, table)
     for _ in range(int(rng.choice([0, 0, 1, 2, 3]))):
         at = float(rng.uniform(0, width)), float(rng.uniform(0, height))
         color = [float(level) for level in rng.uniform(30, 220) + rng.uniform(-30, 30, size=3)]
@@ -73,6 +77,29 @@ def _clutter(rng: np.random.Generator, table: NDArray[np.float32]) -> None:
         slim = float(rng.choice([0.06, 0.6, 0.75]))
         corners = cv2.boxPoints((at, (reach, reach * slim), float(rng.uniform(0, 180))))
         cv2.fillPoly(table, [corners.round().astype(np.int32)], color, cv2.LINE_AA)
+
+
+def _sheet(rng: np.random.Generator, table: NDArray[np.float32]) -> None:
+    """Another paper, blank, that ends somewhere under the one to read."""
+    height, width = table.shape[:2]
+    at = float(rng.uniform(0, width)), float(rng.uniform(0, height))
+    reach = rng.uniform(0.5, 1.2, size=2) * max(width, height)
+    corners = cv2.boxPoints((at, (float(reach[0]), float(reach[1])), float(rng.uniform(0, 180))))
+    level = float(rng.uniform(170, 245))
+    cv2.fillPoly(table, [corners.round().astype(np.int32)], (level, level, level * 0.97), cv2.LINE_AA)
+
+
+def _fingers(rng: np.random.Generator, table: NDArray[np.float32]) -> None:
+    """The hand that holds the paper, from one side."""
+    height, width = table.shape[:2]
+    tone = np.array([225, 175, 145]) * float(rng.uniform(0.35, 1.05))
+    thick = round(float(rng.uniform(0.05, 0.09)) * max(width, height))
+    side, down = float(rng.integers(2)), float(rng.uniform(0.3, 0.7))
+    for number in range(int(rng.integers(1, 5))):
+        y = (down + 0.11 * number) * height
+        tip = abs(side - float(rng.uniform(0.06, 0.22))) * width
+        start, end = (round(side * width), round(y + 0.05 * height)), (round(tip), round(y))
+        cv2.line(table, start, end, [float(level) for level in tone * (1 - 0.04 * number)], thick, cv2.LINE_AA)
 
 
 def _paper_shadow(rng: np.random.Generator, scene: Scene, size: tuple[int, int], reach: float) -> NDArray[np.float32]:

@@ -65,6 +65,7 @@ def load_font(face: str, size: int) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.BASIC)
 
 
+@lru_cache(maxsize=4096)
 def text_width(text: str, face: str, size: int) -> float:
     """How far the pen moves, in pixels."""
     return float(load_font(face, size).getlength(text))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
@@ -12,12 +14,18 @@ from PIL import Image
 
 from ocr.formats.annotation import Page, Word
 from ocr.geometry.orientation import apply_orientation
-from ocr.tools.synth.content import choose_style, write_receipt
 from ocr.tools.synth.degrade import degrade
 from ocr.tools.synth.desk import make_desk
-from ocr.tools.synth.layout import Layout, Run, Typesetter, paper_size_em
+from ocr.tools.synth.kinds import PageKind, UnitsOfPages, choose_kind, set_page, units_of
+from ocr.tools.synth.layout import Layout, Run
+from ocr.tools.synth.look import Look, choose_look
+from ocr.tools.synth.match import match_page
+from ocr.tools.synth.measure import PageMeasure, is_visible
 from ocr.tools.synth.paper import make_paper, paint
-from ocr.tools.synth.scene import Scene, compose_scene
+from ocr.tools.synth.pen import write_by_hand
+from ocr.tools.synth.press import press
+from ocr.tools.synth.scene import Scene, SceneKind
+from ocr.tools.synth.scripts import language_of
 from ocr.tools.synth.strip import Points
 from ocr.tools.synth.warp import trace
 
@@ -35,7 +43,8 @@ class SynthPage:
     words: tuple[Word, ...]
     orientation: int
     jpeg_quality: int
-    kind: str
+    taken: SceneKind
+    kind: PageKind
 
     @property
     def annotation(self) -> Page:
@@ -51,27 +60,47 @@ def render_page(
     split: str = "train",
     megapixels: tuple[float, float] = MEGAPIXELS,
     exif_share: float = EXIF_SHARE,
+    units: UnitsOfPages = "lines",
+    kind: str = "receipt",
+    like: Sequence[PageMeasure] = (),
 ) -> SynthPage:
-    """The page of this number: the same for the same seed, in any process."""
+    """The page of this number: the same for the same seed, in any process; each matches one page of `like`."""
     rng = np.random.default_rng(np.random.SeedSequence((seed, SPLITS.index(split), index)))
-    scene, layout = set_page(rng, megapixels)
-    paper = make_paper(rng, scene)
-    paint(rng, paper, layout)
+    page_kind = choose_kind(rng, kind)
+    model = like[int(rng.integers(len(like)))] if like else None
+    scene, layout = set_page(rng, megapixels, units_of(page_kind, units), page_kind, model)
+    look = choose_look(rng, scene.kind, page_kind, model)
+    paper = print_sheet(rng, scene, layout, look)
     page = paper if scene.page_map.is_identity else scene.page_map.warp(paper, make_desk(rng, scene))
-    page = degrade(rng, page, scene)
-    words = tuple(_word(number, run, scene) for number, run in enumerate(layout.runs, start=1))
+    page = degrade(rng, page, scene, look)
+    polygons = [page_polygon(run, scene) for run in layout.runs]
+    if model is not None:
+        boxes = np.array([(*polygon.min(axis=0), *polygon.max(axis=0)) for polygon in polygons])
+        page = match_page(page, boxes.reshape(-1, 4), model)
+    gray = np.asarray(cv2.cvtColor(page, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
+    words = tuple(
+        _word(number, *labelled, gray)
+        for number, labelled in enumerate(zip(layout.runs, polygons, strict=True), start=1)
+    )
     return SynthPage(
-        page, words, choose_orientation(seed, split, index, exif_share), int(rng.integers(40, 96)), scene.kind
+        page,
+        words,
+        choose_orientation(seed, split, index, exif_share),
+        int(rng.integers(40, 96)),
+        scene.kind,
+        page_kind,
     )
 
 
-def set_page(rng: np.random.Generator, megapixels: tuple[float, float]) -> tuple[Scene, Layout]:
-    """The position of everything, before a pixel of the page is drawn."""
-    style = choose_style(rng)
-    rows = write_receipt(rng, style)
-    scene = compose_scene(rng, paper_size_em(rows, style), megapixels)
-    typesetter = Typesetter(rng, style, (scene.paper_width, scene.paper_height), scene.em)
-    return scene, typesetter.set_rows(rows)
+def print_sheet(rng: np.random.Generator, scene: Scene, layout: Layout, look: Look) -> NDArray[np.uint8]:
+    """The sheet with its print, and in some cases what somebody wrote over it, (H, W, 3)."""
+    blank = make_paper(rng, scene)
+    printed = blank.copy()
+    paint(rng, printed, layout)
+    printed = press(rng, blank, printed, look, scene.em)
+    if look.handwritten:
+        write_by_hand(rng, printed, scene.em)
+    return printed
 
 
 def page_polygon(run: Run, scene: Scene) -> Points:
@@ -80,16 +109,17 @@ def page_polygon(run: Run, scene: Scene) -> Points:
     return np.clip(polygon, 0.0, (scene.width - 1.0, scene.height - 1.0))
 
 
-def _word(number: int, run: Run, scene: Scene) -> Word:
-    polygon = page_polygon(run, scene)
+def _word(number: int, run: Run, polygon: Points, gray: NDArray[np.uint8]) -> Word:
+    # Fading, light and a threshold may take a line away: what nobody can see is no text to learn.
+    illegible = run.illegible or not is_visible(gray, polygon)
     across, down = polygon[len(polygon) // 2 - 1] - polygon[0]
     orientation = "Curved" if len(polygon) > 4 else "Vertical" if abs(down) > abs(across) else "Horizontal"
     return Word(
         key=f"{number:04d}",
         points=polygon.round(2).tolist(),
-        text="" if run.illegible else run.text,
-        ignore=run.illegible,
-        language="en",
+        text="" if illegible else run.text,
+        ignore=illegible,
+        language=language_of(run.text),
         orientation=orientation,
     )
 
@@ -113,7 +143,7 @@ def encode_page(page: SynthPage) -> bytes:
     jpeg: bytes = simplejpeg.encode_jpeg(
         np.ascontiguousarray(raw), quality=page.jpeg_quality, colorspace="RGB", colorsubsampling="420"
     )
-    if page.orientation == 1 and page.kind != "photo":
+    if page.orientation == 1 and page.taken != "photo":
         # Cameras write the tag always, scanners never.
         return jpeg
     exif = Image.Exif()

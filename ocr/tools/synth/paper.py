@@ -30,6 +30,8 @@ def make_paper(rng: np.random.Generator, scene: Scene) -> NDArray[np.uint8]:
     shade += rng.standard_normal(size[::-1], dtype=np.float32) * float(rng.uniform(0.3, 1.5))
     if crumpled:
         _crease(rng, shade)
+    if chance(rng, 0.3):
+        _curl(rng, shade)
     gray = cv2.resize(
         np.clip(shade, 0, 255).astype(np.uint8),
         (scene.paper_width, scene.paper_height),
@@ -53,6 +55,17 @@ def _crease(rng: np.random.Generator, shade: NDArray[np.float32]) -> None:
         depth, reach = np.float32(rng.uniform(4, 16)), np.float32(width * rng.uniform(0.04, 0.3))
         shade += depth * (np.clip(away, -1, 1) * np.exp(-np.abs(away) / reach))
         shade -= np.float32(rng.uniform(4, 22)) * np.exp(-np.square(away))
+
+
+def _curl(rng: np.random.Generator, shade: NDArray[np.float32]) -> None:
+    """A strip from a roll does not lie flat: it grows darker towards its long sides, or along its length."""
+    height, width = shade.shape
+    depth, power = float(rng.uniform(6, 45)), float(rng.uniform(2, 6))
+    across = np.linspace(-1, 1, width, dtype=np.float32) + np.float32(rng.uniform(-0.3, 0.3))
+    shade -= np.float32(depth) * np.clip(np.abs(across), 0, 1.2)[None] ** np.float32(power)
+    if chance(rng, 0.5):
+        along = np.linspace(0, float(rng.uniform(2, 9)), height, dtype=np.float32) + np.float32(rng.uniform(0, 6))
+        shade -= np.float32(depth * 0.4) * (0.5 + 0.5 * np.sin(along))[:, None]
 
 
 def paint(rng: np.random.Generator, paper: NDArray[np.uint8], layout: Layout) -> None:

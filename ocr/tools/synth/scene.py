@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.geometry.polygons import move_points
+from ocr.tools.synth.measure import PageMeasure
 from ocr.tools.synth.phrases import chance
 from ocr.tools.synth.strip import Points, walk_box
 from ocr.tools.synth.warp import PageMap
@@ -21,6 +22,12 @@ SceneKind = Literal["crop", "scan", "photo"]
 _MAX_AMPLITUDE = 5.5
 # Under this many pixels an em at 640 the text would be smaller than on real receipts (5 % of theirs is under 5.7 high).
 _MIN_EM_AT_640 = 8.0
+# A measured page shows a table if more than this part of it is dark up to its border; rims of scanners take less.
+_PHOTO_BACKGROUND = 0.1
+# Cropped scans are printed nearly from side to side; print that takes less of the width lies on a scanner's bed.
+_SCAN_PRINT = 0.6
+# Part of the paper's width between its margins.
+_PRINT_OF_PAPER = 0.88
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +44,18 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
+class SceneShares:
+    """How many pages are taken in which way; together 1."""
+
+    crop: float
+    scan: float
+    photo: float
+
+
+RECEIPT_SHARES = SceneShares(crop=0.5, scan=0.2, photo=0.3)
+
+
+@dataclass(frozen=True, slots=True)
 class _Pose:
     """The position of the paper before the camera, as shares of its width."""
 
@@ -47,9 +66,17 @@ class _Pose:
     phase: float = 0.0
 
 
-def compose_scene(rng: np.random.Generator, paper_em: tuple[float, float], megapixels: tuple[float, float]) -> Scene:
+def compose_scene(
+    rng: np.random.Generator,
+    paper_em: tuple[float, float],
+    megapixels: tuple[float, float],
+    shares: SceneShares = RECEIPT_SHARES,
+    like: PageMeasure | None = None,
+) -> Scene:
     """Choose the kind of page, lay the paper on it as large as it fits, and fix the pixels of an em from that."""
-    kind: SceneKind = ("crop", "scan", "photo")[int(rng.choice(3, p=[0.33, 0.2, 0.47]))]
+    kind: SceneKind = ("crop", "scan", "photo")[int(rng.choice(3, p=[shares.crop, shares.scan, shares.photo]))]
+    if like is not None:
+        kind = kind_of(like)
     pose = _choose_pose(rng, kind)
     aspect = paper_em[1] / paper_em[0]
     quad = _quad(rng, pose, aspect)
@@ -59,13 +86,55 @@ def compose_scene(rng: np.random.Generator, paper_em: tuple[float, float], megap
     spread = move_points(extent.astype(np.float32), _perspective(corners, quad))
     low, high = spread.min(axis=0), spread.max(axis=0)
     width, height = _page_size(rng, kind, float((high - low)[1] / (high - low)[0]), megapixels)
+    if like is not None:
+        width, height = size_of(like, megapixels[1])
     fill = {"crop": 1.0, "scan": float(rng.uniform(0.6, 0.97)), "photo": float(rng.uniform(0.84, 0.985))}[kind]
-    fit = min(np.array([width, height]) / (high - low))
+    fit = float(min(np.array([width, height]) / (high - low)))
+    if like is not None:
+        fill = _fill_of(like, kind, fit * float((high - low)[0]) / width, fit**2 * aspect / (width * height))
     wanted = _MIN_EM_AT_640 * max(width, height) / 640 * paper_em[0] / fit
-    scale = fit * min(1.0, max(fill, float(wanted)))
+    scale = fit * min(1.0, max(fill, wanted if like is None else 0.0))
     free = np.array([width, height]) - (high - low) * scale
     place = free * (rng.uniform(0.15, 0.85, size=2) if kind != "crop" else 0.5) - low * scale
     return _scene(kind, (width, height), paper_em, scale, quad * scale + place - 0.5, pose)
+
+
+def kind_of(page: PageMeasure) -> SceneKind:
+    """How a measured page was taken: with a table around the paper, with white around the print, or cropped."""
+    if page.background > _PHOTO_BACKGROUND:
+        return "photo"
+    return "scan" if page.print_width < _SCAN_PRINT else "crop"
+
+
+def size_of(page: PageMeasure, max_megapixels: float) -> tuple[int, int]:
+    """Width and height of a measured page, smaller if it is over the limit."""
+    scale = min(1.0, math.sqrt(max_megapixels / page.megapixels))
+    return max(32, math.floor(page.width * scale)), max(32, math.floor(page.height * scale))
+
+
+def misfit(paper_em: tuple[float, float], page: PageMeasure, line_em: float) -> float:
+    """How far a paper with lines of `line_em` is from a measured page, in shape and height of lines; 0 is a fit."""
+    # A paper on a scanner's bed has a shape of its own.
+    shape = math.log(paper_em[1] / paper_em[0] / page.aspect) if kind_of(page) != "scan" else 0.0
+    em = min(page.width * paper_share(page) / paper_em[0], page.height / paper_em[1]) * page.scale
+    return abs(shape) + abs(math.log(em * line_em / page.line_height))
+
+
+def paper_share(page: PageMeasure) -> float:
+    """The part of a measured page's width that the paper takes, margins included."""
+    return min(1.0, page.print_width / _PRINT_OF_PAPER) if kind_of(page) == "scan" else 1.0
+
+
+def height_em(page: PageMeasure, line_em: float) -> float:
+    """The height of a measured page in ems of its text, whose labels are `line_em` high."""
+    return page.height * page.scale * line_em / page.line_height
+
+
+def _fill_of(page: PageMeasure, kind: SceneKind, paper_width: float, paper_area: float) -> float:
+    """How large the paper is, given its shares of the page's width and area at its largest."""
+    if kind == "photo":
+        return min(1.0, math.sqrt((1 - page.background) / paper_area))
+    return min(1.0, paper_share(page) / paper_width)
 
 
 def _scene(

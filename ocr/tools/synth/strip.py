@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Points = NDArray[np.float64]
+Box = tuple[float, float, float, float]
 
 # A pixel counts as ink from here on: under it, the eye sees the fringe of a glyph and not the glyph.
 INK = 96
-# The outline keeps this part of the line's height around the ink, as people who draw boxes do.
-MARGIN = 0.08
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Strip:
     [[100.0, 50.0], [110.0, 50.0], [110.0, 54.0], [100.0, 54.0]]
     """
 
-    box: tuple[float, float, float, float]
+    box: Box
     """Left, top, right, bottom."""
     pivot: tuple[float, float] = (0.0, 0.0)
     """The point of the line's frame that is laid on `origin`; turning and bending leave it there."""
@@ -63,22 +62,21 @@ class Strip:
         return self.to_paper(walk_box(self.box, per_edge))
 
 
-def walk_box(box: tuple[float, float, float, float], per_edge: int) -> Points:
+def walk_box(box: Box, per_edge: int) -> Points:
     """Points along the top from left to right, then along the bottom from right to left."""
     left, top, right, bottom = box
+    if per_edge == 2:
+        return np.array([[left, top], [right, top], [right, bottom], [left, bottom]])
     across = np.linspace(left, right, per_edge)
     upper = np.stack([across, np.full(per_edge, top)], axis=1)
     lower = np.stack([across[::-1], np.full(per_edge, bottom)], axis=1)
     return np.concatenate([upper, lower])
 
 
-def ink_box(coverage: NDArray[np.uint8]) -> tuple[float, float, float, float] | None:
-    """The tight box of the ink, widened by the margin; None if there is none."""
+def ink_box(coverage: NDArray[np.uint8]) -> Box | None:
+    """The tight box of the ink; None if there is none."""
     x, y, width, height = cv2.boundingRect(np.asarray(coverage >= INK, dtype=np.uint8))
-    if width == 0:
-        return None
-    margin = MARGIN * height
-    return x - 0.5 - margin, y - 0.5 - margin, x + width - 0.5 + margin, y + height - 0.5 + margin
+    return None if width == 0 else (x - 0.5, y - 0.5, x + width - 0.5, y + height - 0.5)
 
 
 def lay_down(coverage: NDArray[np.uint8], strip: Strip) -> tuple[NDArray[np.uint8], int, int]:

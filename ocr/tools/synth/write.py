@@ -1,4 +1,4 @@
-"""A folder of synthetic receipts: images first, each written atomically, then their annotation."""
+"""A folder of synthetic pages: images first, each written atomically, then their annotation."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import cv2
 from rich.console import Console
@@ -22,7 +24,9 @@ from ocr.errors import ConfigError
 from ocr.formats.annotation import Annotations, Page
 from ocr.formats.native import write_native
 from ocr.system import usable_cores
-from ocr.tools.synth.page import EXIF_SHARE, MEGAPIXELS, SPLITS, encode_page, render_page
+from ocr.tools.synth.kinds import UnitsOfPages, check_kind, check_units
+from ocr.tools.synth.like import compare, measure_folder
+from ocr.tools.synth.page import EXIF_SHARE, MEGAPIXELS, SPLITS, SynthPage, encode_page, render_page
 
 # Left in the folder, so that only what was made here is ever overwritten.
 RECIPE = "synth.json"
@@ -41,6 +45,8 @@ class SynthSummary:
     curved: int
     turned: int
     seconds: float
+    comparison: str = ""
+    """With `like`: its pages and those made, side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +67,47 @@ def synthesize(
     megapixels: tuple[float, float] = MEGAPIXELS,
     workers: int | None = None,
     exif_share: float = EXIF_SHARE,
+    units: UnitsOfPages = "lines",
+    kind: str = "receipt",
+    like: Path | str | None = None,
     show_progress: bool = True,
     overwrite: bool = False,
 ) -> SynthSummary:
-    """Write `out/images/<split>/*.jpg` and `out/jsons/<split>.json`; the same arguments give the same bytes."""
+    """Write `out/images/<split>/*.jpg` and `out/jsons/<split>.json`; the same arguments give the same bytes.
+
+    With `like`, a folder of pages, each page matches one of them in size, height of text, levels, noise and colour.
+    """
     started = time.perf_counter()
     out, counts = Path(out), dict(zip(SPLITS, (train, val), strict=True))
     _check_numbers(counts, seed, megapixels, workers, exif_share)
+    check_units(units)
+    check_kind(kind)
+    models = [] if like is None else measure_folder(like)
     _claim(out, counts, overwrite=overwrite)
-    recipe = {"seed": seed, **counts, "megapixels": list(megapixels), "exif_share": exif_share}
+    settings: dict[str, Any] = {"megapixels": megapixels, "exif_share": exif_share, "units": units, "kind": kind}
+    recipe = {"seed": seed, **counts, **settings, "like": None if like is None else str(like)}
     with replacing(out / RECIPE) as stream:
         stream.write((json.dumps(recipe, indent=2) + "\n").encode())
     tasks = [(split, index) for split in SPLITS for index in range(counts[split])]
-    make = partial(_write_page, out, seed, megapixels, exif_share)
+    make = partial(_write_page, out, partial(render_page, seed, **settings, like=models))
     written: list[_Written] = []
     with _progress(show_progress) as progress:
-        bar = progress.add_task("synthetic receipts", total=len(tasks))
+        bar = progress.add_task("synthetic pages", total=len(tasks))
         for done in _run(make, tasks, usable_cores() if workers is None else workers):
             written.append(done)
             progress.advance(bar)
-    for split, first in (("train", 0), ("val", train)):
-        pages = {done.name: done.page for done in written[first : first + counts[split]]}
-        if pages:
+    _write_labels(out, counts, written)
+    comparison = compare(models, measure_folder(out)) if models else ""
+    return replace(_summary(out, written, time.perf_counter() - started), comparison=comparison)
+
+
+def _write_labels(out: Path, counts: dict[str, int], written: list[_Written]) -> None:
+    pages = iter(written)
+    for split, count in counts.items():
+        of_split = {done.name: done.page for done in islice(pages, count)}
+        if of_split:
             path = out / "jsons" / f"{split}.json"
-            write_native(Annotations(str(path), "native", pages), path)
-    return _summary(out, written, time.perf_counter() - started)
+            write_native(Annotations(str(path), "native", of_split), path)
 
 
 def _summary(out: Path, written: list[_Written], seconds: float) -> SynthSummary:
@@ -101,11 +123,9 @@ def _summary(out: Path, written: list[_Written], seconds: float) -> SynthSummary
     )
 
 
-def _write_page(
-    out: Path, seed: int, megapixels: tuple[float, float], exif_share: float, task: tuple[str, int]
-) -> _Written:
+def _write_page(out: Path, render: Callable[..., SynthPage], task: tuple[str, int]) -> _Written:
     split, index = task
-    page = render_page(seed, index, split=split, megapixels=megapixels, exif_share=exif_share)
+    page = render(index, split=split)
     name = f"{index + 1:04d}.jpg"
     with replacing(out / "images" / split / name) as stream:
         stream.write(encode_page(page))
@@ -162,7 +182,7 @@ def _claim(out: Path, counts: dict[str, int], *, overwrite: bool) -> None:
     if not (out / RECIPE).is_file():
         raise ConfigError(f"{out} holds files that were not made here (no {RECIPE} in it): give another folder")
     if not overwrite:
-        raise ConfigError(f"{out} already holds synthetic receipts: add --overwrite, or give another folder")
+        raise ConfigError(f"{out} already holds synthetic pages: add --overwrite, or give another folder")
     for split in counts:
         # The annotation is removed first: until the new one exists, the images are not a dataset.
         (out / "jsons" / f"{split}.json").unlink(missing_ok=True)
