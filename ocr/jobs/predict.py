@@ -1,129 +1,202 @@
-"""Predict: the boxes on every image of a folder as JSON, CSV and drawn pages."""
+"""Predict: the text on images and PDFs as JSON, CSV, other formats and drawn pages; goes on where it stopped."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from pathlib import Path
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-import lightning
-import numpy as np
-import torch
-from omegaconf import DictConfig
+import xxhash
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import track
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ocr.atomic import replacing
-from ocr.csv_cells import plain_cell
-from ocr.datasets.base import OCRDataset
-from ocr.datasets.build import make
-from ocr.datasets.transforms import DBTransforms
+from ocr.checks import check_choice, check_integer
+from ocr.deploy.detector import Detector
+from ocr.deploy.inputs import PageSource, files_below, pages_of
+from ocr.deploy.model_file import find_model
+from ocr.deploy.outputs import check_formats, write_outputs
+from ocr.deploy.page import TextPage
+from ocr.deploy.prediction_log import PredictionLog, Stamp
+from ocr.deploy.stream import PageStream
 from ocr.errors import ConfigError
-from ocr.evaluation.boxes import BoxPool, Detections
 from ocr.jobs.run import run_job
-from ocr.jobs.train import trained_module
-from ocr.loader.loader import Loader
-from ocr.pipeline.batch import Batch
-from ocr.training.callbacks.drawings import draw_page, write_picture
+from ocr.models.packaged import packaged_detector
+
+STANDARD_INPUT = "-"
+
+
+class Prediction:
+    """One run of `ocr predict`."""
+
+    def __init__(self, config: DictConfig, console: Console) -> None:
+        self.config, self.console = config, console
+        self.out = Path(str(config.out))  # A folder may be named 2024.
+        self.inputs = _inputs(config.images)
+        self.formats = [config.formats] if isinstance(config.formats, str) else list(config.formats)
+        check_formats(self.formats)
+        check_integer("batch_size", config.batch_size, minimum=1)
+        check_integer("readers", config.readers, minimum=1)
+        check_choice("on_bad_sample", config.on_bad_sample, ("raise", "skip"))
+        # Of a single folder, pages are named from there; else as they are given.
+        self.folder = self.inputs[0] if len(self.inputs) == 1 and os.path.isdir(self.inputs[0]) else None
+        self.files: list[str] | None = None
+        if self.inputs != [STANDARD_INPUT]:
+            self.files = [file for path in self.inputs for file in files_below(path)]
+        self.boxes = self.new_pages = self.left_out = 0
+
+    def run(self) -> Path:
+        """Find the text on all pages that are not in `out` yet, and write what `out` has."""
+        config = self.config
+        model = find_model(str(config.checkpoint_path or packaged_detector()))
+        detector = Detector.load(
+            model,
+            device=config.device,
+            threads=None if config.threads.model == "auto" else config.threads.model,
+            boxes={name: value for name, value in config.boxes.items() if value is not None},
+            max_pixels=config.decode.max_pixels,
+            tile=config.tile,
+            scales=list(config.scales),
+        )
+        with PredictionLog(self.out, self._found_with(detector, model), config.overwrite) as log:
+            before = len(log)
+            try:
+                skipped = self._find(detector, log)
+            finally:
+                # An interrupted run, too, leaves all that it has found.
+                images = None if self.folder is None else Path(self.folder)
+                notes = write_outputs(log, self.out, self.formats, images)
+            self._print_summary(before, skipped, notes)
+        return self.out
+
+    def _find(self, detector: Detector, log: PredictionLog) -> dict[str, str]:
+        columns = (TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self.console, transient=True) as progress:
+            task = progress.add_task("", total=None if self.files is None else len(self.files))
+            pages = self._pages(log, progress)
+            config = self.config
+            stream = PageStream(detector, pages, config.batch_size, config.readers, config.on_bad_sample)
+            try:
+                for page in stream:
+                    self._write(page, log)
+                    progress.advance(task)
+            finally:
+                stream.close()
+        return stream.skipped
+
+    def _pages(self, log: PredictionLog, progress: Progress) -> Iterator[PageSource]:
+        """Pages that are not in the log."""
+        (task,) = progress.task_ids
+        for file in _files_on_stdin() if self.files is None else self.files:
+            for number, page in enumerate(pages_of(file)):
+                if number and self.files is not None:
+                    progress.update(task, total=(progress.tasks[0].total or 0) + 1)
+                if log.has(self._name(page), _stamp(page.name)):
+                    progress.advance(task)
+                else:
+                    yield page
+
+    def _write(self, page: TextPage, log: PredictionLog) -> None:
+        name = self._name(page.source)
+        found = page.to_dict()
+        del found["name"]
+        if self.config.draw:
+            page.draw(self.out / "drawn" / _drawing(name))
+        # Last, so that a page in the log is done.
+        log.add(name, _stamp(page.name), found)
+        self.boxes += len(page)
+        self.new_pages += 1
+        self.left_out += page.detections.left_out
+
+    def _name(self, page: PageSource) -> str:
+        """In the outputs; a page of a PDF as browsers name it."""
+        name = page.name if self.folder is None else os.path.relpath(page.name, self.folder).replace(os.sep, "/")
+        return name if page.number is None else f"{name}#page={page.number}"
+
+    def _found_with(self, detector: Detector, model: Path) -> dict[str, Any]:
+        """All that the predictions depend on."""
+        digest = xxhash.xxh3_64()
+        for file in (model, model.with_suffix(".bin")) if model.suffix == ".xml" else (model,):
+            digest.update(file.read_bytes())
+        return {
+            "model": digest.hexdigest(),
+            "boxes": asdict(detector.boxes),
+            "tile": self.config.tile,
+            "scales": list(self.config.scales),
+            "images": None if self.folder is None else os.path.realpath(self.folder),
+        }
+
+    def _print_summary(self, before: int, skipped: dict[str, str], notes: Sequence[str]) -> None:
+        earlier = f" ({before} from before)" if before and self.new_pages else ""
+        if self.new_pages or not before:
+            text = f"{self.boxes} boxes on {self.new_pages} pages{earlier}: {escape(str(self.out))}"
+        else:
+            text = f"all {before} pages were there: {escape(str(self.out))}"
+        self.console.print(text, highlight=False, soft_wrap=True)
+        for what, count in (("pages skipped", len(skipped)), ("boxes over max_candidates", self.left_out)):
+            if count:
+                self.console.print(f"[yellow]{count} {what}")
+        for line in (*(f"skipped {reason}" for reason in skipped.values()), *notes):
+            self.console.print(escape(line), highlight=False, soft_wrap=True)
+
+
+def _inputs(images: Any) -> list[str]:
+    if images is None:
+        raise ConfigError(
+            "images is not set. Set it to a folder of images and PDFs (images=FOLDER), a file, a pattern in quotes, "
+            "or - for names on standard input"
+        )
+    plain = OmegaConf.to_container(images) if OmegaConf.is_config(images) else images
+    given = [str(path) for path in plain] if isinstance(plain, list) else [str(plain)]
+    if not given:
+        raise ConfigError("images=[] is empty. Name at least one file or folder")
+    if STANDARD_INPUT in given and len(given) > 1:
+        raise ConfigError(f"images={given}: - (names on standard input) cannot be with others. Give it alone")
+    return given
+
+
+def _files_on_stdin() -> Iterator[str]:
+    """One name per line, as they come; `find` and `ls` write such lists."""
+    found = False
+    for line in sys.stdin:
+        if name := line.rstrip("\r\n"):
+            found = True
+            yield from files_below(name)
+    if not found:
+        raise ConfigError("images=-: standard input named no file. Write one name per line: ls FOLDER/*.jpg | ocr ...")
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return [state.st_size, state.st_mtime_ns]
+
+
+def _drawing(name: str) -> PurePosixPath:
+    """Where a page is drawn, below the folder of drawings whatever its name is.
+
+    >>> str(_drawing("a/b.jpg")), str(_drawing("../b.png")), str(_drawing("/scans/c.pdf#page=2"))
+    ('a/b.jpg', 'b.png.jpg', 'scans/c.pdf#page=2.jpg')
+    """
+    parts = [part for part in PurePosixPath(name.replace(os.sep, "/")).parts if part not in ("/", "..", ".")]
+    last = parts[-1] if parts[-1].lower().endswith((".jpg", ".jpeg")) else f"{parts[-1]}.jpg"
+    return PurePosixPath(*parts[:-1], last)
 
 
 def predict(config: DictConfig, console: Console) -> Path:
-    """Write `predictions.json`, `predictions.csv` and `drawn/<name>` into `out`."""
-    if config.images is None:
-        raise ConfigError("images is not set. Set it to a folder of images: images=FOLDER")
-    module = trained_module(config).eval()
-    fabric = lightning.Fabric(accelerator=config.trainer.accelerator, devices=1, precision=config.trainer.precision)
-    model = fabric.setup_module(module.model)
-    transform = make(config.transforms.val_transform, "transforms.val_transform")
-    dataset = OCRDataset(
-        config.images, None, transform, image_loading_config=config.decode, on_bad_sample=config.on_bad_sample
-    )
-    if config.get("use_dali"):
-        console.print("use_dali=true: images are read once, by the default loader", highlight=False)
-    found: dict[str, tuple[Batch, int, Detections]] = {}
-    waiting: list[Batch] = []
-    with BoxPool(module.boxes) as pool, torch.inference_mode():
-        for batch in track(_batches(config, dataset, fabric.device), "predicting", console=console, transient=True):
-            if batch is None:
-                continue
-            images = module.normalization.on_device(batch["images"])
-            pool.submit(model(images).prob_map, batch["inverse_matrix"], batch["shape"])
-            # Without the tensors: pages wait here until their boxes are found.
-            waiting.append({name: value for name, value in batch.items() if not isinstance(value, torch.Tensor)})
-            _collect(found, waiting, pool, keep=1)
-        _collect(found, waiting, pool, keep=0)
-    out = Path(config.out)
-    _write(out, found, config.draw, dataset)
-    _print_summary(out, [detections for *_, detections in found.values()], dataset, console)
-    return out
-
-
-def _batches(config: DictConfig, dataset: OCRDataset, device: torch.device) -> Loader:
-    return Loader(
-        dataset,
-        config.dataloaders.val_dataloader.batch_size,
-        config.dataloaders.val_dataloader.num_workers,
-        config.data.engine,
-        batches_ahead=config.data.batches_ahead,
-        device=device,
-    )
-
-
-def _print_summary(out: Path, found: list[Detections], dataset: OCRDataset, console: Console) -> None:
-    boxes = sum(len(detections) for detections in found)
-    console.print(f"{boxes} boxes on {len(found)} pages: {escape(str(out))}", highlight=False)
-    for what, count in (
-        ("pages skipped", len(dataset.ledger.files("skipped"))),
-        ("boxes over max_candidates", sum(detections.left_out for detections in found)),
-    ):
-        if count:
-            console.print(f"[yellow]{count} {what}")
-
-
-def _collect(found: dict[str, Any], waiting: list[Batch], pool: BoxPool, keep: int) -> None:
-    for pages in pool.drain(keep):
-        batch = waiting.pop(0)
-        for page, detections in enumerate(pages):
-            found[batch["image_filename"][page]] = (batch, page, detections)
-
-
-def _write(out: Path, found: dict[str, tuple[Batch, int, Detections]], draw: bool, dataset: OCRDataset) -> None:
-    images: dict[str, Any] = {}
-    table = io.StringIO()
-    rows = csv.writer(table)
-    rows.writerow(["image", "word", "score", "points"])
-    for name, (batch, page, detections) in found.items():
-        words = {}
-        for number, (polygon, score) in enumerate(zip(detections.polygons, detections.scores, strict=True), 1):
-            points = np.round(polygon.astype(np.float64), 2).tolist()
-            words[f"{number:04d}"] = {"points": points, "score": round(float(score), 4)}
-            rows.writerow(
-                [plain_cell(name), f"{number:04d}", f"{score:.4f}", " ".join(f"{x:g},{y:g}" for x, y in points)]
-            )
-        width, height = batch["shape"][page]
-        images[name] = {"img_w": width, "img_h": height, "words": words}
-    with replacing(out / "predictions.json") as stream:
-        stream.write(json.dumps({"images": images}).encode())
-    with replacing(out / "predictions.csv") as stream:
-        stream.write(table.getvalue().encode())
-    if draw:
-        _draw(out / "drawn", found, dataset)
-
-
-def _draw(folder: Path, found: dict[str, tuple[Batch, int, Detections]], dataset: OCRDataset) -> None:
-    upright = OCRDataset(dataset.source.folder, None, DBTransforms([]))
-    indices = {name: index for index, name in enumerate(upright.source.names)}
-    for name, (*_, detections) in track(found.items(), "drawing", transient=True):
-        page = upright.page(indices[name]).image
-        write_picture((folder / name).with_suffix(".jpg"), draw_page(page, detections))
+    """Write the predictions of `images` into `out`, and return it."""
+    return Prediction(config, console).run()
 
 
 def main() -> None:
     """`ocr predict`."""
-    run_job("predict", predict)
+    run_job("predict", predict, "interrupted: the same command goes on from here")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,201 @@
+"""Inputs: whatever holds pages (paths, bytes, arrays, Pillow images, PDFs, folders, globs), read when it is needed."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from ocr.deploy.pdf import PDF_MAGIC, count_pdf_pages, render_pdf_page
+from ocr.errors import ConfigError, ImageError
+from ocr.formats.names import IMAGE_EXTENSIONS
+from ocr.malloc import return_freed_memory
+from ocr.pipeline.decode import Decode, pillow_pixels
+from ocr.pipeline.image_header import check_pixel_count
+from ocr.pipeline.image_listing import ImageListing
+from ocr.pipeline.page_rows import NO_POLYGONS
+from ocr.pipeline.sample import Sample
+
+PAGE_EXTENSIONS = (*IMAGE_EXTENSIONS, ".pdf")
+LARGE_BYTES = 128 << 20
+"""Of decoded pixels: after so many, what decoding took besides is not kept for the next page."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageSource:
+    """One page, read when it is needed, and once more to be drawn on."""
+
+    name: str
+    number: int | None
+    """Of the page in its PDF, from 1; None for an image."""
+    read: Callable[[Decode], Sample]
+
+
+class PagePixels:
+    """The pixels of one page, decoded again only if finer ones are needed."""
+
+    def __init__(self, page: PageSource) -> None:
+        self._page = page
+        self._kept: Sample | None = None
+
+    def read(self, decode: Decode) -> Sample:
+        """The page, at least as fine as `decode` needs it."""
+        kept = self._kept
+        if kept is None or (kept.reduced_from is not None and max(kept.image.shape) < (decode.needed_side or np.inf)):
+            # Before the page is decoded, which takes more memory than its pixels.
+            self._kept = kept = None
+            self._kept = kept = self._page.read(decode)
+        return kept
+
+    def release(self) -> None:
+        """Keep no pixels."""
+        self._kept = None
+
+
+def is_single(source: object) -> bool:
+    """Whether a source is one image, as opposed to a PDF or a collection."""
+    if isinstance(source, (str, os.PathLike)):
+        return not _is_pdf(source)
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source[: len(PDF_MAGIC)]) != PDF_MAGIC
+    return isinstance(source, (np.ndarray, Image.Image))
+
+
+def pages_of(source: object) -> Iterator[PageSource]:
+    """The pages of an image, a PDF, or an iterable of both."""
+    if isinstance(source, (str, os.PathLike)):
+        name = os.fspath(source)
+        if _is_pdf(source):
+            yield from _pdf_pages(name, name)
+        else:
+            yield PageSource(name, None, partial(_read_file, name))
+    elif isinstance(source, (bytes, bytearray, memoryview)):
+        data = bytes(source)
+        if data.startswith(PDF_MAGIC):
+            yield from _pdf_pages(data, "bytes")
+        else:
+            yield PageSource("bytes", None, partial(_decode, data, "bytes"))
+    elif isinstance(source, np.ndarray):
+        yield PageSource("array", None, partial(_read_array, source))
+    elif isinstance(source, Image.Image):
+        yield PageSource(getattr(source, "filename", "") or "image", None, partial(_read_pillow, source))
+    elif isinstance(source, Iterable):
+        for part in source:
+            yield from pages_of(part)
+    else:
+        raise ConfigError(
+            f"a page cannot be a {type(source).__name__}. Give a path, bytes, an array (H, W, 3) of uint8, a Pillow "
+            "image, or an iterable of them"
+        )
+
+
+def pages_below(sources: object) -> Iterator[PageSource]:
+    """As `pages_of`, but a path may also be a folder (all images and PDFs below it) or a glob pattern."""
+    if isinstance(sources, (str, os.PathLike)):
+        for path in files_below(os.fspath(sources)):
+            yield from pages_of(path)
+    elif is_single(sources) or isinstance(sources, (bytes, bytearray, memoryview)):
+        yield from pages_of(sources)
+    elif isinstance(sources, Iterable):
+        for source in sources:
+            yield from pages_below(source)
+    else:
+        yield from pages_of(sources)
+
+
+def files_below(path: str) -> list[str]:
+    """The file itself, the images and PDFs below a folder, or the files that a glob pattern matches."""
+    if os.path.isdir(path):
+        try:
+            return [os.path.join(path, name) for name in sorted(ImageListing(Path(path), PAGE_EXTENSIONS))]
+        except ConfigError as error:  # That of a dataset.
+            kinds = ", ".join(PAGE_EXTENSIONS)
+            raise ConfigError(f"{path} holds no image or PDF ({kinds}). Give the folder of the pages") from error
+    if os.path.exists(path) or not glob.has_magic(path):
+        return [path]
+    found = sorted(match for match in glob.glob(path, recursive=True) if os.path.isfile(match))
+    if not found:
+        raise ConfigError(f"{path} matches no file. Quote the pattern, or give a folder")
+    return found
+
+
+def _is_pdf(path: str | os.PathLike[str]) -> bool:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(PDF_MAGIC)) == PDF_MAGIC
+    except OSError:
+        return False  # Told when the page is read.
+
+
+def _pdf_pages(content: str | bytes, name: str) -> Iterator[PageSource]:
+    try:
+        pages = count_pdf_pages(content, name)
+    except ImageError as error:
+        # Told when it is read, like every other bad page, so that a stream can skip it.
+        yield PageSource(name, None, partial(_refuse, error))
+        return
+    for index in range(pages):
+        yield PageSource(name, index + 1, partial(_read_pdf, content, name, index))
+
+
+def _refuse(error: ImageError, decode: Decode) -> Sample:
+    raise error
+
+
+def _read_file(path: str, decode: Decode) -> Sample:
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read()
+    except OSError as error:
+        raise ImageError(f"{path}: cannot be opened ({error.strerror}). Check the path") from error
+    return _decode(data, path, decode)
+
+
+def _decode(data: bytes, name: str, decode: Decode) -> Sample:
+    page = decode(Sample(0, os.path.basename(name), name, NO_POLYGONS, annotated=False, encoded=data))
+    if page.image.nbytes >= LARGE_BYTES:
+        return_freed_memory()
+    return page
+
+
+def _read_pdf(content: str | bytes, name: str, index: int, decode: Decode) -> Sample:
+    return _upright(render_pdf_page(content, name, index, decode.max_pixels), name, decode)
+
+
+def _read_pillow(image: Image.Image, decode: Decode) -> Sample:
+    return _upright(pillow_pixels(ImageOps.exif_transpose(image)), "image", decode)
+
+
+def _read_array(array: NDArray[Any], decode: Decode) -> Sample:
+    if array.dtype == np.uint16:
+        array = (array >> 8).astype(np.uint8)
+    if array.dtype != np.uint8:
+        raise ConfigError(
+            f"an array of {array.dtype} is not a page: its range is unknown. Convert it to uint8 (0-255) or uint16"
+        )
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if array.ndim != 3 or array.shape[2] not in (1, 3, 4):
+        raise ConfigError(f"an array of shape {array.shape} is not a page: it must be (H, W) or (H, W, 3), RGB")
+    pixels = np.repeat(array, 3, axis=2) if array.shape[2] == 1 else array[:, :, :3]
+    # An array that was given must stay as it is.
+    pixels.flags.writeable = False
+    return _upright(pixels, "array", decode)
+
+
+def _upright(image: NDArray[np.uint8], name: str, decode: Decode) -> Sample:
+    """A page whose pixels are already decoded."""
+    size = (image.shape[1], image.shape[0])
+    if not min(size):
+        raise ImageError(f"{name}: {size[0]}x{size[1]} pixels are no page")
+    check_pixel_count(size, name, decode.max_pixels)
+    page = Sample(0, os.path.basename(name), name, NO_POLYGONS, annotated=False)
+    return replace(page, image=np.ascontiguousarray(image), shape=size, raw_size=size)

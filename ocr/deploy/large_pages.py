@@ -1,0 +1,118 @@
+"""Large pages: those that the letterbox would shrink until their text is lost are looked at in finer sizes, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ocr.checks import Range
+from ocr.deploy.inputs import PagePixels
+from ocr.deploy.views import Views, on_first_grid
+from ocr.deploy.windows import map_in_windows
+from ocr.errors import ConfigError
+from ocr.evaluation.boxes import Detections
+from ocr.pipeline.padding import rounded_up
+from ocr.pipeline.sample import NO_IMAGE
+
+if TYPE_CHECKING:
+    from ocr.deploy.detector import Detector
+
+AUTO = "auto"
+AUTO_SHRINK = 8
+"""With tile=auto, pages that the letterbox shrinks by more than this are large."""
+SMALL_TEXT = 8.0
+"""Pixels of the map: text that is not higher is better seen in a finer size. The recipe of the training gives 11 to the
+lowest tenth of the text."""
+MIN_GAIN = 1.1
+"""A finer size must find this many times the text (sum of the scores) of the size before."""
+
+
+class LargePages:
+    """Finds the text of pages in overlapping windows, as many as a finer size of the page needs.
+
+    `tile` is the side of a window in pixels of the page, which the model sees in the size of its training pages; a page
+    that is not larger is done whole. None: every page is. "auto": pages are done whole if the letterbox shrinks them by
+    8 at most; larger ones also in sizes that are 2, 4, 8 times finer, for as long as that finds more text, and most of
+    it would be smaller than 8 pixels in the size before.
+    """
+
+    def __init__(self, tile: int | str | None) -> None:
+        if tile is not None and tile != AUTO and tile not in Range(64, whole=True):
+            raise ConfigError(
+                f"tile={tile!r} must be auto, null (None), or {Range(64, whole=True)}: pixels of the page"
+            )
+        self.tile = tile
+
+    def sides(self, longest: int, size: int) -> list[int]:
+        """Longest sides that a page is looked at in, coarse to fine; only [size]: it is done whole.
+
+        >>> LargePages("auto").sides(7680, 960), LargePages("auto").sides(10_000, 960)
+        ([960], [960, 1920, 3840, 7680])
+        >>> LargePages(2000).sides(2000, 960), LargePages(2000).sides(10_000, 960)
+        ([960], [4800])
+        """
+        if self.tile is None:
+            return [size]
+        if self.tile == AUTO:
+            finer = [size * 2**level for level in range(1, 16) if size * 2**level <= longest]
+            return [size, *(finer if longest > AUTO_SHRINK * size else [])]
+        return [size if longest <= int(self.tile) else round(longest * size / int(self.tile))]
+
+    def find(self, detector: Detector, pixels: PagePixels, views: Views) -> Detections:
+        """The boxes of a large page; `views` are those of the whole page."""
+        size = detector.views.letterbox.size
+        longest = max(views[0].shape)
+        sides = self.sides(longest, size)
+        best: Detections | None = None
+        previous = size
+        for side in sides:
+            if side == size:
+                found = detector.boxes_of(views)
+            else:
+                found = _in_windows(detector, pixels, side, is_finest=side == sides[-1])
+            if best is not None:
+                if not _is_better(found, best, longest / previous):
+                    break
+                if _text_height(found) * side > SMALL_TEXT * longest:
+                    return found
+            best, previous = found, side
+        assert best is not None
+        return best
+
+
+def _is_better(finer: Detections, coarser: Detections, shrunk: float) -> bool:
+    """Whether a finer size shows text that is too small in the coarser one, which shrinks the page by `shrunk`.
+
+    Large text falls into pieces in a finer size, which are more boxes, but hardly smaller ones.
+    """
+    if not len(coarser):
+        return True
+    more = float(finer.scores.sum()) >= MIN_GAIN * float(coarser.scores.sum())
+    return more and _text_height(finer) <= SMALL_TEXT * shrunk
+
+
+def _text_height(found: Detections) -> float:
+    """Median of the shorter sides of the rectangles that have the area and the perimeter of each box; 0 without any."""
+    half, areas = found.polygons.perimeters / 2, found.polygons.areas
+    heights = (half - np.sqrt(np.maximum(half**2 - 4 * areas, 0))) / 2
+    return float(np.median(heights)) if len(found) else 0.0
+
+
+def _in_windows(detector: Detector, pixels: PagePixels, side: int, is_finest: bool) -> Detections:
+    decode = replace(detector.decode, needed_side=max(detector.views.sides(side)))
+    windows = detector.views.sides(detector.views.letterbox.size)
+    views, maps = [], []
+    for number, window in enumerate(windows):
+        view = detector.views.enlarged(pixels.read(decode), side, number)
+        if is_finest and number == len(windows) - 1:
+            # Page, view and map together would be the most memory of all.
+            pixels.release()
+        view = detector.views.filled_up(view)
+        maps.append(map_in_windows(view.image, rounded_up(window, window)[0], detector.maps))
+        # Without its pixels, which are many.
+        views.append(replace(view, image=NO_IMAGE))
+        del view
+    first = views[0]
+    return detector.boxes(on_first_grid(maps, tuple(views)), first.inverse_matrix, first.shape)

@@ -1,0 +1,60 @@
+"""What runs a model: one file per library, all with the same call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.deploy.model_file import ModelInfo, find_model, format_of
+from ocr.errors import ConfigError
+
+MIN_SIDE = 64
+"""Smallest height and width of a page: torch.export makes a side of one pixel at stride 32 a case of its own."""
+# Loaded when a model of the kind is opened; each has `open_model(path, device, threads)`.
+_HOMES = {
+    "torch": "ocr.deploy.runtimes.torch_runtime",
+    "torchscript": "ocr.deploy.runtimes.torch_runtime",
+    "torch_export": "ocr.deploy.runtimes.torch_runtime",
+    "onnx": "ocr.deploy.runtimes.onnx_runtime",
+    "openvino": "ocr.deploy.runtimes.openvino_runtime",
+    "tensorrt": "ocr.deploy.runtimes.tensorrt_runtime",
+}
+
+
+class Runtime(Protocol):
+    """Runs the graph of a detector."""
+
+    def __call__(self, pages_bhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Pages (B, H, W, 3), upright RGB, H and W multiples of 32 from 64 on, to probability maps (B, H, W)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that is ready to run, and what its file says about it."""
+
+    runtime: Runtime
+    info: ModelInfo
+
+
+def open_model(path: str | Path, device: str = "auto", threads: int | None = None) -> Model:
+    """Open a checkpoint, a file that `ocr export` wrote, or the folder of it.
+
+    `threads` limits the cores that the model uses; None: the default of the library, all of them.
+    """
+    file = find_model(path)
+    try:
+        home = import_module(_HOMES[format_of(file)])
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ConfigError(
+            f"{file} runs with torch, which is not installed. Export it where torch is: ocr export "
+            f"checkpoint_path={file.name} format=onnx out=exported"
+        ) from error
+    model: Model = home.open_model(file, device, threads)
+    return model

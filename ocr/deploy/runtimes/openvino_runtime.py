@@ -1,0 +1,73 @@
+"""OpenVINO: model.xml and model.bin, on the CPU unless another of its devices is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocr.deploy.model_file import EXPORT_KEY, ModelInfo
+from ocr.deploy.runtimes import Model
+from ocr.errors import ConfigError
+from ocr.models.settings import METADATA_KEY
+from ocr.optional import require
+
+
+class OpenvinoRuntime:
+    """A compiled model of OpenVINO."""
+
+    def __init__(self, compiled: Any) -> None:
+        self.compiled = compiled
+        self._request = compiled.create_infer_request()
+
+    def __call__(self, pages_bhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
+        # The input is read in place; the output is a copy, so the next call does not change it.
+        found: NDArray[np.float32] = self._request.infer([pages_bhwc], share_inputs=True)[0]
+        return found
+
+
+def open_model(path: Path, device: str, threads: int | None) -> Model:
+    library = require("openvino", "Running an OpenVINO model")
+    try:
+        network = library.Core().read_model(path)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ConfigError(f"{path} is not a model that OpenVINO can read ({reason})") from error
+    metadata = {
+        key: str(network.get_rt_info(_name(key)).value)
+        for key in (METADATA_KEY, EXPORT_KEY)
+        if network.has_rt_info(_name(key))
+    }
+    info = ModelInfo.from_metadata(metadata, str(path))
+    return Model(start(network, info.precision, device, threads), info)
+
+
+def start(network: Any, precision: str = "fp32", device: str = "auto", threads: int | None = None) -> OpenvinoRuntime:
+    """Compile a model for a device."""
+    library = require("openvino", "Running an OpenVINO model")
+    core = library.Core()
+    name = "CPU" if device in ("auto", "cpu") else device.upper()
+    if name.partition(".")[0] not in core.available_devices:
+        raise ConfigError(
+            f"device={device}: OpenVINO finds {', '.join(core.available_devices)} here. Set device to one of them"
+        )
+    options: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
+    if name == "CPU":
+        # By itself it computes in bfloat16 wherever the processor can, which is another precision than was proven.
+        options["INFERENCE_PRECISION_HINT"] = "bf16" if precision == "bf16" else "f32"
+        if threads is not None:
+            options["INFERENCE_NUM_THREADS"] = threads
+    return OpenvinoRuntime(core.compile_model(network, name, options))
+
+
+def write_metadata(network: Any, info: ModelInfo) -> None:
+    """Put the metadata into a model that is about to be saved."""
+    for key, value in info.to_metadata().items():
+        network.set_rt_info(value, _name(key))
+
+
+def _name(key: str) -> str:
+    # A dot would be read as a path.
+    return key.replace(".", "_")

@@ -1,0 +1,139 @@
+"""stream: pages one after the other, with decoding, the model and boxes at work at the same time."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from ocr.checks import check_choice, check_integer
+from ocr.deploy.inputs import PagePixels, PageSource
+from ocr.deploy.page import TextPage
+from ocr.deploy.views import Views
+from ocr.errors import ImageError
+from ocr.evaluation.boxes import BoxPool
+
+if TYPE_CHECKING:
+    from ocr.deploy.detector import Detector
+
+log = logging.getLogger(__name__)
+MAX_WAITING = 4
+"""Batches of pages that wait for others of their shape; the oldest shape then goes with fewer."""
+
+Shapes = tuple[tuple[int, ...], ...]
+Prepared = tuple[int, PageSource, Views]
+
+
+class PageStream(Iterator[TextPage]):
+    """Iterates over found pages in the order of the sources; memory does not grow with their number."""
+
+    def __init__(
+        self,
+        detector: Detector,
+        sources: Iterable[PageSource],
+        batch_size: int = 8,
+        readers: int = 2,
+        on_bad_sample: str = "raise",
+    ) -> None:
+        check_integer("batch_size", batch_size, minimum=1)
+        check_integer("readers", readers, minimum=1)
+        check_choice("on_bad_sample", on_bad_sample, ("raise", "skip"))
+        self.detector, self.batch_size, self.readers = detector, batch_size, readers
+        self.on_bad_sample = on_bad_sample
+        self.skipped: dict[str, str] = {}
+        """Name of each page that was left out, and why."""
+        self._found: dict[int, TextPage] = {}
+        self._batches: deque[list[Prepared]] = deque()
+        self._pages = self._run(sources)
+
+    def __next__(self) -> TextPage:
+        return next(self._pages)
+
+    def close(self) -> None:
+        """End the threads of a stream that is not read to its end."""
+        self._pages.close()
+
+    def _run(self, sources: Iterable[PageSource]) -> Generator[TextPage, None, None]:
+        by_shape: dict[Shapes, list[Prepared]] = {}
+        following = 0
+        with BoxPool(self.detector.boxes) as pool:
+            for prepared in self._prepared(sources):
+                number, page, views = prepared
+                if self.detector.is_large(views):
+                    # Decoded once more: pages that are read ahead would take too much memory.
+                    found = self.detector.large_pages.find(self.detector, PagePixels(page), views)
+                    self._found[number] = self.detector.text_page(page, views[0], found)
+                    batch = []
+                else:
+                    batch = self._next_batch(by_shape, prepared)
+                if batch:
+                    self._submit(batch, pool)
+                    self._collect(pool, keep=1)
+                while following in self._found:
+                    yield self._found.pop(following)
+                    following += 1
+            for batch in by_shape.values():
+                self._submit(batch, pool)
+            self._collect(pool, keep=0)
+            yield from (self._found.pop(number) for number in sorted(self._found))
+
+    def _next_batch(self, by_shape: dict[Shapes, list[Prepared]], prepared: Prepared) -> list[Prepared]:
+        """Put a page beside those of its shape; returns pages that are to go together now, if any."""
+        batch = by_shape.setdefault(_shapes(prepared), [])
+        batch.append(prepared)
+        if len(batch) < self.batch_size:
+            if sum(map(len, by_shape.values())) < MAX_WAITING * self.batch_size:
+                return []
+            # The first key has the page that waits longest.
+            batch = next(iter(by_shape.values()))
+        return by_shape.pop(_shapes(batch[0]))
+
+    def _prepared(self, sources: Iterable[PageSource]) -> Iterator[Prepared]:
+        """Pages as the model sees them, decoded ahead in threads."""
+        with ThreadPoolExecutor(self.readers, thread_name_prefix="decode") as threads:
+            try:
+                readable = self._in_order(sources, threads)
+                yield from ((number, *page) for number, page in enumerate(readable))
+            finally:
+                threads.shutdown(wait=True, cancel_futures=True)
+
+    def _in_order(
+        self, sources: Iterable[PageSource], threads: ThreadPoolExecutor
+    ) -> Iterator[tuple[PageSource, Views]]:
+        ahead: deque[tuple[PageSource, Future[Views]]] = deque()
+        for page in sources:
+            ahead.append((page, threads.submit(self.detector.prepare_views, page)))
+            if len(ahead) > self.batch_size + self.readers:
+                yield from self._first(ahead)
+        while ahead:
+            yield from self._first(ahead)
+
+    def _first(self, ahead: deque[tuple[PageSource, Future[Views]]]) -> Iterator[tuple[PageSource, Views]]:
+        page, future = ahead.popleft()
+        try:
+            yield page, future.result()
+        except ImageError as error:
+            self._skip(page.name, error)
+
+    def _skip(self, name: str, error: ImageError) -> None:
+        if self.on_bad_sample == "raise":
+            raise error
+        self.skipped[name] = str(error)
+        log.warning("skipped %s", error)
+
+    def _submit(self, batch: list[Prepared], pool: BoxPool) -> None:
+        maps = self.detector.maps_of_views([views for *_, views in batch])
+        first = [views[0] for *_, views in batch]
+        pool.submit(maps, [sample.inverse_matrix for sample in first], [sample.shape for sample in first])
+        self._batches.append(batch)
+
+    def _collect(self, pool: BoxPool, keep: int) -> None:
+        for pages in pool.drain(keep):
+            for (number, page, views), found in zip(self._batches.popleft(), pages, strict=True):
+                self._found[number] = self.detector.text_page(page, views[0], found)
+
+
+def _shapes(prepared: Prepared) -> Shapes:
+    return tuple(view.image.shape for view in prepared[2])

@@ -1,0 +1,237 @@
+"""ocr export: models of other runtimes that find what the checkpoint finds."""
+
+import io
+import os
+import pickle
+import re
+import subprocess
+import sys
+import zipfile
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from ocr import Detector
+from ocr.deploy.export import formats
+from ocr.deploy.export.export import Export, Exporter, ProofError
+from ocr.deploy.export.quantize import quantize
+from ocr.deploy.graph import exportable
+from ocr.deploy.inputs import PageSource
+from ocr.deploy.runtimes import open_model
+from ocr.deploy.runtimes.torch_runtime import wrap_detector
+from ocr.errors import ConfigError, MissingExtraError
+from ocr.models.load import load_detector
+from ocr.models.packaged import packaged_detector
+from ocr.optional import EXTRAS
+from ocr.pipeline.device import Normalize
+from ocr.pipeline.source import open_folder
+
+KINDS = [*((name, "fp32") for name in ("onnx", "openvino", "torchscript", "torch_export")), ("openvino", "bf16")]
+SIZES = [(1, 64, 96), (3, 96, 64)]
+
+
+@pytest.fixture(scope="session")
+def onnx_model(checkpoint):
+    """Exported once per session: it takes seconds."""
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    detector, _ = load_detector(checkpoint)
+    return formats.onnx_model(exportable(detector, Normalize()))
+
+
+@pytest.fixture
+def pages(folder):
+    source = open_folder(folder / "images", folder / "labels.json")
+    return [
+        PageSource(name, None, partial(lambda index, decode: decode(source.read(index)), index))
+        for index, name in enumerate(source.names)
+    ]
+
+
+@pytest.fixture
+def run_export(checkpoint, pages, monkeypatch, onnx_model, tmp_path):
+    """Export the tiny detector; the ONNX model of the session is used again."""
+    monkeypatch.setattr(formats, "onnx_model", lambda graph: deepcopy(onnx_model))
+
+    def run(format, precision="fp32", **options):
+        detector, settings = load_detector(checkpoint)
+        request = Export(format, precision, tmp_path / "out", pages, **options)
+        exporter = Exporter(request, Console(quiet=True))
+        return exporter.run(detector, settings, Detector(wrap_detector(detector, settings)))
+
+    return run
+
+
+@pytest.mark.parametrize(("format", "precision"), KINDS)
+def test_an_exported_model_is_read_back_and_gives_the_same_maps_at_any_size(
+    run_export, checkpoint, tmp_path, format, precision
+):
+    pytest.importorskip("openvino")
+    proof = run_export(format, precision, force=precision != "fp32")
+    assert proof.hmean is not None
+    assert proof.boxes[0] > 3
+    exported, original = open_model(tmp_path / "out"), open_model(checkpoint)
+    assert (exported.info.format, exported.info.precision) == (format, precision)
+    assert exported.info.settings == original.info.settings
+    assert exported.info.proof["boxes"] == list(proof.boxes)
+    for size in SIZES:
+        given = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+        maps = exported.runtime(given)
+        assert maps.dtype == np.float32
+        assert np.allclose(maps, original.runtime(given), atol=1e-4 if precision == "fp32" else 0.1)
+    if precision == "fp32":
+        assert proof.faults == []
+        assert proof.outline_pixels == pytest.approx(0, abs=0.01)
+
+
+def test_the_detector_of_the_package_has_the_same_maps_in_onnx_runtime(page):
+    # Its zeros before a MaxPool became minus infinity there, and its maps others at the lower edge.
+    library, _ = pytest.importorskip("onnxruntime"), pytest.importorskip("onnxscript")
+    detector, settings = load_detector(packaged_detector())
+    model = formats.onnx_model(exportable(detector, Normalize()))
+    session = library.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    pages = np.pad(page, ((0, 20), (0, 28), (0, 0)))[None]
+    (maps,) = session.run(None, {"pages": pages})
+    assert np.abs(maps - wrap_detector(detector, settings).runtime(pages)).max() < 1e-4
+
+
+def test_the_example_without_this_package_finds_boxes_on_a_page(run_export, folder, tmp_path):
+    run_export("onnx")
+    program = Path(__file__).parents[2] / "examples" / "exported_model.py"
+    assert not re.search(r"^(import|from) ocr\b", program.read_text(), re.MULTILINE)
+    command = [sys.executable, str(program), str(tmp_path / "out" / "model.onnx"), str(folder / "images" / "0.png")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"\[\[", done.stdout)) > 3
+
+
+def test_an_earlier_export_is_replaced_whole_and_nothing_else_is_left(run_export, tmp_path):
+    run_export("torchscript")
+    run_export("onnx")
+    assert os.listdir(tmp_path / "out") == ["model.onnx"]
+    assert os.listdir(tmp_path) == ["out"]
+
+
+class Harm:
+    def __reduce__(self):
+        return os.mkdir, ("harm",)
+
+
+def test_an_archive_of_torch_export_cannot_run_code(run_export, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_export("torch_export")
+    harm = io.BytesIO()
+    torch.save(Harm(), harm)
+    with zipfile.ZipFile(tmp_path / "out" / "model.pt2") as old, zipfile.ZipFile("changed.pt2", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, harm.getvalue() if name.endswith("sample_inputs/model.pt") else old.read(name))
+    with pytest.raises(ConfigError, match=r"changed\.pt2.*Weights only load failed"):
+        open_model("changed.pt2")
+    with zipfile.ZipFile("changed.pt2", "a") as archive:
+        archive.writestr("model/data/constants/opaque_obj_0", pickle.dumps(Harm()))
+    with pytest.raises(ConfigError, match="opaque_obj_0, which is neither a tensor nor the graph"):
+        open_model("changed.pt2")
+    assert not (tmp_path / "harm").exists()
+
+
+def test_int8_is_calibrated_and_smaller(run_export, pages, tmp_path):
+    run_export("onnx")
+    size = (tmp_path / "out" / "model.onnx").stat().st_size
+    proof = run_export("onnx", "int8", calibration=pages, force=True)
+    assert (tmp_path / "out" / "model.onnx").stat().st_size < 0.6 * size
+    assert 0 < proof.agreement <= 1
+    assert Detector.load(tmp_path / "out").info.precision == "int8"
+
+
+def test_int8_leaves_the_end_in_float32_and_layers_that_change_too_much(onnx_model, monkeypatch):
+    from ocr.deploy.export import quantize as module
+
+    given = [np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3), dtype=np.uint8)]
+    everything = quantize(onnx_model, given, 0.5)
+    last = [node for node in everything.model.graph.node if node.op_type == "Conv"][-1]
+    assert not last.input[1].endswith("DequantizeLinear_Output")
+    monkeypatch.setattr(module, "MAX_CHANGED", -1.0)
+    monkeypatch.setattr(module, "GROUPS", 2)
+    monkeypatch.setattr(module, "MAX_FLOAT_GROUPS", 1)
+    told = []
+    chosen = quantize(onnx_model, given, 0.5, told.append)
+    assert chosen.changed <= everything.changed
+    assert "measuring 2 groups" in told[0]
+
+
+def test_a_model_that_finds_other_boxes_is_not_written_unless_forced(run_export, monkeypatch, tmp_path):
+    honest = formats.torchscript_saver
+
+    def spoiled(graph):
+        with torch.no_grad():
+            graph.detector.head.prob[1].bias.add_(2.0)
+        return honest(graph)
+
+    monkeypatch.setattr(formats, "torchscript_saver", spoiled)
+    with pytest.raises(ProofError, match=r"fails its proof.*force=true"):
+        run_export("torchscript")
+    assert os.listdir(tmp_path) == []
+    proof = run_export("torchscript", force=True)
+    assert open_model(tmp_path / "out").info.proof["faults"] == proof.faults != []
+
+
+@pytest.mark.parametrize(
+    ("format", "precision", "message"),
+    [
+        ("onx", "fp32", "did you mean onnx"),
+        ("onnx", "bf16", "which has fp32, fp16, int8"),
+        ("torchscript", "int8", "which has fp32, fp16, bf16"),
+        ("onnx", "int8", "calibration=FOLDER"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_before_anything_is_computed(run_export, format, precision, message):
+    with pytest.raises(ConfigError, match=message):
+        run_export(format, precision)
+
+
+def test_a_folder_with_other_files_is_not_replaced(run_export, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    with pytest.raises(ConfigError, match="not the folder of an export"):
+        run_export("torchscript")
+    assert (tmp_path / "out" / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize(
+    ("format", "module"), [("onnx", "onnxruntime"), ("openvino", "openvino"), ("tensorrt", "tensorrt")]
+)
+def test_a_format_that_is_not_installed_names_its_extra(run_export, monkeypatch, format, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"format={format} needs {module}.*glyphfeed\[{EXTRAS[module]}\]"):
+        run_export(format)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.xml", "model.torchscript", "model.pt2", "model.engine"])
+def test_a_damaged_model_is_refused_by_name(tmp_path, name):
+    for module in ("onnxruntime", "openvino"):
+        pytest.importorskip(module)
+    (tmp_path / name).write_bytes(b"no model of any kind")
+    with pytest.raises(ConfigError, match=name):
+        open_model(tmp_path / name)
+
+
+def test_a_model_of_another_program_and_one_of_a_newer_version_are_refused(onnx_model, run_export, tmp_path):
+    import onnx
+
+    run_export("onnx")
+    path = tmp_path / "out" / "model.onnx"
+    model = onnx.load(path)
+    newer = {entry.key: entry.value.replace('"format": 1,', '"format": 99,') for entry in model.metadata_props}
+    onnx.helper.set_model_props(model, newer)
+    onnx.save(model, path)
+    with pytest.raises(ConfigError, match="newer GlyphFeed"):
+        open_model(path)
+    del model.metadata_props[:]
+    onnx.save(model, path)
+    with pytest.raises(ConfigError, match="no metadata of GlyphFeed"):
+        open_model(path)

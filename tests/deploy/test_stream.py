@@ -1,0 +1,118 @@
+"""stream: many pages in their order, bad ones told or skipped."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from locked_pdf import LOCKED_PDF
+from PIL import Image
+
+from ocr import Detector
+from ocr.errors import ConfigError, ImageError
+
+
+@pytest.fixture(scope="module")
+def detector(checkpoint):
+    return Detector.load(checkpoint)
+
+
+@pytest.fixture
+def folder(page, tmp_path):
+    for number in range(5):
+        Image.fromarray(page[number * 4 :]).save(tmp_path / f"page{number}.png")
+    return tmp_path
+
+
+def sizes(pages) -> list[int]:
+    return [found.height for found in pages]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 8])
+def test_a_folder_and_a_glob_are_streamed_in_the_order_of_names(detector, folder, batch_size):
+    for source in (folder, f"{folder}/*.png", [folder / "page0.png", f"{folder}/page[1-4].png"]):
+        pages = list(detector.stream(source, batch_size=batch_size))
+        assert sizes(pages) == [140, 136, 132, 128, 124]
+        for found in pages:
+            alone = detector(found.name)
+            assert len(alone) == len(found)
+            assert all(np.allclose(*pair, atol=0.5) for pair in zip(alone.polygons, found.polygons, strict=True))
+
+
+def test_pages_of_other_shapes_keep_their_place_and_do_not_wait_for_the_end(detector, page, monkeypatch):
+    letterbox = replace(detector.views.letterbox, shape="page")
+    monkeypatch.setattr(detector, "views", replace(detector.views, letterbox=letterbox))
+    drawn = []
+
+    def sources():
+        for number in range(24):
+            drawn.append(number)
+            yield page[: 64 if number % 3 else 96]
+
+    stream = detector.stream(sources(), batch_size=2)
+    first = next(stream)
+    assert first.height == 96
+    assert len(drawn) < 24
+    assert sizes(stream) == [64 if number % 3 else 96 for number in range(1, 24)]
+
+
+def test_a_bad_page_ends_the_stream_with_its_name_or_is_skipped_and_listed(detector, folder):
+    (folder / "page1.png").write_bytes(b"not an image")
+    with pytest.raises(ImageError, match=r"page1\.png"):
+        list(detector.stream(folder))
+    stream = detector.stream(folder, batch_size=2, on_bad_sample="skip")
+    assert sizes(stream) == [140, 132, 128, 124]
+    assert [name.rpartition("/")[2] for name in stream.skipped] == ["page1.png"]
+
+
+def test_a_stream_that_is_broken_off_ends_its_threads(detector, folder):
+    import threading
+
+    stream = detector.stream(folder, batch_size=1)
+    next(stream)
+    stream.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("decode", "boxes"))]
+
+
+def test_an_empty_folder_a_glob_without_a_match_and_a_bad_setting_are_refused(detector, tmp_path):
+    with pytest.raises(ConfigError, match="holds no image"):
+        list(detector.stream(tmp_path))
+    with pytest.raises(ConfigError, match="matches no file"):
+        list(detector.stream(f"{tmp_path}/*.jpg"))
+    with pytest.raises(ConfigError, match="batch_size=0"):
+        detector.stream(tmp_path, batch_size=0)
+
+
+class TestPDF:
+    @pytest.fixture
+    def document(self, page, tmp_path):
+        pytest.importorskip("pypdfium2")
+        pages = [Image.fromarray(page), Image.fromarray(page[:70])]
+        pages[0].save(tmp_path / "scan.pdf", save_all=True, append_images=pages[1:], resolution=200)
+        return tmp_path / "scan.pdf"
+
+    def test_every_page_of_a_pdf_is_found_in_pixels_at_200_dpi(self, detector, document):
+        for source in (document, document.read_bytes()):
+            pages = detector(source)
+            # pdfium rounds sides up.
+            assert [(found.number, found.width, found.height) for found in pages] == [(1, 100, 141), (2, 100, 71)]
+            assert pages[1].draw().shape == (71, 100, 3)
+        assert "page 2" in repr(pages[1])
+        assert pages[0].to_dict()["page"] == 1
+
+    def test_pdfs_and_images_are_streamed_together(self, detector, document, folder):
+        names = [(found.name.rpartition("/")[2], found.number) for found in detector.stream(folder)]
+        assert names == [*((f"page{number}.png", None) for number in range(5)), ("scan.pdf", 1), ("scan.pdf", 2)]
+
+    def test_a_damaged_pdf_is_named_and_can_be_skipped(self, detector, document, folder):
+        document.write_bytes(b"%PDF-1.4 damaged")
+        with pytest.raises(ImageError, match=r"scan\.pdf: the PDF cannot be opened"):
+            detector(document)
+        stream = detector.stream([document, folder / "page0.png"], on_bad_sample="skip")
+        assert sizes(stream) == [140]
+        assert list(stream.skipped) == [str(document)]
+
+    def test_an_encrypted_pdf_asks_to_remove_its_password(self, detector, tmp_path):
+        pytest.importorskip("pypdfium2")
+        (tmp_path / "locked.pdf").write_bytes(LOCKED_PDF)
+        with pytest.raises(ImageError, match="Remove its password"):
+            detector(tmp_path / "locked.pdf")

@@ -1,0 +1,281 @@
+"""ocr predict: any pages in, the formats of the command out, and on again where it stopped."""
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from locked_pdf import LOCKED_PDF
+from PIL import Image
+
+from ocr import Detector
+from ocr.deploy import prediction_log
+from ocr.deploy.prediction_log import PredictionLog
+from ocr.errors import ConfigError
+from ocr.formats.read import read_annotations
+from ocr.jobs import predict as job
+from ocr.models.detector import TextDetector
+from ocr.models.load import save_detector
+from ocr.models.settings import DetectorSettings
+
+pytestmark = pytest.mark.usefixtures("logging_restored")
+ARCHITECTURE = {"encoder": "test_efficientnet", "channels": 16, "head_channels": 4}
+BOXES = {"thresh": 0.5, "box_thresh": 0.5, "min_size": 1, "unclip_ratio": 1.5, "use_polygon": False}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """A detector that was never trained, but finds boxes in noise."""
+    torch.manual_seed(1)
+    detector = TextDetector(**ARCHITECTURE).eval()
+    with torch.no_grad():
+        for name, value in detector.named_buffers():
+            if name.endswith("running_var"):
+                value.fill_(0.6)
+        detector.head.prob[1].bias.zero_()
+    path = tmp_path_factory.mktemp("detector") / "tiny.safetensors"
+    save_detector(path, detector, DetectorSettings(ARCHITECTURE, letterbox={"size": 96}, boxes=BOXES))
+    return path
+
+
+@pytest.fixture
+def pages(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pages/more").mkdir(parents=True)
+    for number, name in enumerate(("a.png", "b.jpg", "more/c.png")):
+        pixels = np.random.default_rng(number).integers(190, 255, (140, 100 + number, 3), dtype=np.uint8)
+        for top in range(12, 130, 24):
+            pixels[top : top + 9, 10:85] //= 4
+        Image.fromarray(pixels).save(tmp_path / "pages" / name)
+    return tmp_path / "pages"
+
+
+@pytest.fixture
+def run(model, monkeypatch, capsys):
+    def command(*words: str, out: str = "found", stdin: str = "") -> dict:
+        """The pages of predictions.json."""
+        monkeypatch.setattr(sys, "argv", ["ocr predict", f"checkpoint_path={model}", f"out={out}", *words])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        job.main()
+        return json.loads(Path(out, "predictions.json").read_text())["images"]
+
+    return command
+
+
+def refused(run, capsys, *words: str, **options) -> str:
+    with pytest.raises(SystemExit) as ended:
+        run(*words, **options)
+    assert ended.value.code == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_a_folder_gives_what_the_detector_finds_and_draws_it(run, pages, model, capsys):
+    found = run("images=pages")
+    assert list(found) == ["a.png", "b.jpg", "more/c.png"]
+    alone = Detector.load(model)(pages / "a.png").to_dict()
+    del alone["name"]
+    assert found["a.png"] == alone
+    assert len(alone["words"]) > 1
+    words = sum(len(page["words"]) for page in found.values())
+    assert f"{words} boxes on 3 pages: found" in capsys.readouterr().out
+    with Image.open("found/drawn/more/c.png.jpg") as picture:
+        assert picture.size == (102, 140)
+    rows = list(csv.DictReader(Path("found/predictions.csv").read_text().splitlines()))
+    assert [row["image"] for row in rows[:2]] == ["a.png", "a.png"]
+    assert len(rows) == words
+
+
+def test_files_patterns_lists_and_standard_input_are_named_as_they_are_given(run, pages):
+    assert list(run("images=pages/a.png", out="1")) == ["pages/a.png"]
+    assert list(run("images=pages/**/*.png", out="2")) == ["pages/a.png", "pages/more/c.png"]
+    assert list(run("images=[pages/b.jpg,pages/more]", out="3")) == ["pages/b.jpg", "pages/more/c.png"]
+    listed = f"{pages}/more/c.png\n\npages/a.png\r\n"
+    assert list(run("images=-", out="4", stdin=listed)) == [f"{pages}/more/c.png", "pages/a.png"]
+    assert len(list(Path("4/drawn").rglob("*.jpg"))) == 2
+
+
+def test_every_page_of_a_pdf_has_its_number(run, pages):
+    pytest.importorskip("pypdfium2")
+    sheets = [Image.open(pages / "a.png"), Image.open(pages / "b.jpg")]
+    sheets[0].save("pages/scan.pdf", save_all=True, append_images=sheets[1:], resolution=200)
+    found = run("images=pages")
+    assert list(found)[-2:] == ["scan.pdf#page=1", "scan.pdf#page=2"]
+    assert found["scan.pdf#page=2"]["page"] == 2
+    assert Path("found/drawn/scan.pdf#page=2.jpg").is_file()
+
+
+@pytest.mark.parametrize(("format", "suffix"), [("labelme", "json"), ("pascal_voc", "xml")])
+def test_every_page_of_a_pdf_has_a_file_of_its_own(run, pages, format, suffix):
+    pytest.importorskip("pypdfium2")
+    sheets = [Image.open(pages / "a.png"), Image.open(pages / "b.jpg")]
+    sheets[0].save("pages/scan.pdf", save_all=True, append_images=sheets[1:], resolution=200)
+    found = run("images=pages", f"formats=[json,{format}]", "draw=false")
+    folder = Path(f"found/predictions.{format}")
+    files = ("a", "b", "more/c", "scan.pdf#page=1", "scan.pdf#page=2")
+    assert {file for file in folder.rglob("*") if file.is_file()} == {folder / f"{name}.{suffix}" for name in files}
+    for number in (1, 2):
+        name = f"scan.pdf#page={number}"
+        read = read_annotations(folder / f"{name}.{suffix}")
+        assert {page: len(entry.words) for page, entry in read.pages.items()} == {name: len(found[name]["words"])}
+
+
+def test_other_formats_are_read_back_as_annotations(run, pages):
+    found = run("images=pages", "formats=[json,coco,paddle,label_studio,labelme]", "draw=false")
+    files = {"coco": ".coco.json", "paddle": ".paddle.txt", "native": ".json", "labelme": ".labelme/a.json"}
+    for format, name in files.items():
+        read = read_annotations(Path(f"found/predictions{name}"))
+        assert read.format == format
+        if format == "labelme":
+            assert len(read.pages["a.png"].words) == len(found["a.png"]["words"])
+            continue
+        assert {page: len(entry.words) for page, entry in read.pages.items()} == {
+            page: len(entry["words"]) for page, entry in found.items()
+        }
+        assert read.pages["b.jpg"].words[0].points == found["b.jpg"]["words"]["0001"]["points"]
+    coco = json.loads(Path("found/predictions.coco.json").read_text())
+    first = coco["annotations"][0]
+    assert first["score"] == found["a.png"]["words"]["0001"]["score"]
+    xs, ys = np.array(found["a.png"]["words"]["0001"]["points"]).T
+    assert first["bbox"] == pytest.approx([xs.min(), ys.min(), np.ptp(xs), np.ptp(ys)], abs=0.01)
+    tasks = json.loads(Path("found/predictions.label_studio.json").read_text())
+    assert len(tasks) == 3
+    assert tasks[0]["predictions"][0]["score"] > 0
+    assert not Path("found/predictions.csv").exists()
+    assert not Path("found/drawn").exists()
+
+
+class TestResuming:
+    @pytest.fixture
+    def seen(self, monkeypatch):
+        """Names of the pages that are decoded."""
+        names = []
+        prepare = Detector.prepare_views
+
+        def prepare_views(self, page):
+            names.append(Path(page.name).name)
+            return prepare(self, page)
+
+        monkeypatch.setattr(Detector, "prepare_views", prepare_views)
+        return names
+
+    def test_pages_that_are_there_are_not_done_again_unless_their_file_changed(self, run, pages, seen, capsys):
+        first = run("images=pages")
+        seen.clear()
+        assert run("images=pages") == first
+        assert seen == []
+        assert "all 3 pages were there" in capsys.readouterr().out
+        Image.open(pages / "b.jpg").rotate(90, expand=True).save(pages / "a.png")
+        Image.open(pages / "b.jpg").save(pages / "z.png")
+        again = run("images=pages")
+        assert sorted(seen) == ["a.png", "z.png"]
+        assert list(again) == [*first, "z.png"]
+        assert again["a.png"] != first["a.png"]
+        assert again["b.jpg"] == first["b.jpg"]
+
+    def test_an_interrupted_run_leaves_its_pages_and_the_next_goes_on(self, run, pages, seen, monkeypatch, capsys):
+        whole = run("images=pages", out="whole")
+        add = PredictionLog.add
+
+        def interrupted(self, name, stamp, page):
+            if name == "b.jpg":
+                raise KeyboardInterrupt
+            add(self, name, stamp, page)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(PredictionLog, "add", interrupted)
+            with pytest.raises(SystemExit) as ended:
+                run("images=pages", "batch_size=1")
+        assert ended.value.code == 130
+        assert "goes on from here" in capsys.readouterr().err
+        assert list(json.loads(Path("found/predictions.json").read_text())["images"]) == ["a.png"]
+        seen.clear()
+        assert run("images=pages") == whole
+        assert sorted(seen) == ["b.jpg", "c.png"]
+
+    def test_a_killed_run_leaves_part_of_a_line_which_is_cut_off(self, run, pages, seen):
+        whole = run("images=pages")
+        log = Path("found", prediction_log.NAME)
+        lines = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join(lines[:2]) + lines[2][: len(lines[2]) // 2])
+        Path("found/predictions.json").unlink()
+        seen.clear()
+        assert run("images=pages") == whole
+        assert sorted(seen) == ["b.jpg", "c.png"]
+        log.write_bytes(lines[0][:10])
+        assert run("images=pages") == whole
+
+    def test_predictions_of_other_settings_are_not_mixed_or_replaced_unless_asked(self, run, pages, capsys):
+        first = run("images=pages")
+        told = refused(run, capsys, "images=pages", "boxes.box_thresh=0.9", "tile=null")
+        assert "found holds predictions that were found with another boxes and tile" in told
+        assert "overwrite=true" in told
+        assert "another images" in refused(run, capsys, "images=pages/more")
+        assert run("images=pages", "boxes.box_thresh=0.9", "overwrite=true") != first
+
+    def test_two_runs_do_not_write_into_one_folder(self, tmp_path):
+        with PredictionLog(tmp_path, {}), pytest.raises(ConfigError, match="another run writes into"):
+            PredictionLog(tmp_path, {})
+
+    def test_a_damaged_log_is_named(self, tmp_path):
+        (tmp_path / prediction_log.NAME).write_bytes(b"{}\n[]\n")
+        with pytest.raises(ConfigError, match=r"predictions\.jsonl is damaged.*overwrite=true"):
+            PredictionLog(tmp_path, {})
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            ([], "images is not set"),
+            (["images=empty"], "empty holds no image or PDF"),
+            (["images=nothing/*.jpg"], "matches no file"),
+            (["images=-"], "standard input named no file"),
+            (["images=[-,pages]"], "cannot be with others"),
+            (["images=pages", "formats=[cocoa]"], "did you mean coco"),
+            (["images=pages", "on_bad_sample=maybe"], "on_bad_sample"),
+            (["images=pages", "boxes.tresh=1"], "boxes.tresh is not a setting: did you mean thresh"),
+            (["images=pages", "scales=[0]"], "scales=[0] must be numbers > 0"),
+            (["images=pages", "decode.max_pixels=100"], "decode.max_pixels=100. Raise the setting"),
+        ],
+    )
+    def test_a_setting_that_cannot_work(self, run, pages, words, message, capsys):
+        Path("empty").mkdir()
+        assert message in refused(run, capsys, *words)
+
+    def test_an_encrypted_pdf_asks_to_remove_its_password_or_is_skipped(self, run, pages, capsys):
+        pytest.importorskip("pypdfium2")
+        Path("pages/locked.pdf").write_bytes(LOCKED_PDF)
+        assert "locked.pdf: the PDF cannot be opened" in (told := refused(run, capsys, "images=pages"))
+        assert "Remove its password" in told
+        assert len(run("images=pages", "on_bad_sample=skip")) == 3
+        assert "1 pages skipped" in (shown := capsys.readouterr().out)
+        assert "locked.pdf" in shown
+
+    def test_a_file_that_is_no_model_one_of_another_version_and_none_at_all(
+        self, run, pages, model, capsys, monkeypatch
+    ):
+        for name, message in (("text.ckpt", "is not a checkpoint"), ("text.safetensors", "is not a .safetensors file")):
+            Path(name).write_text("no model")
+            assert message in refused(run, capsys, "images=pages", f"checkpoint_path={name}")
+        settings = DetectorSettings(ARCHITECTURE).to_dict() | {"format": 99}
+        from safetensors.torch import save_file
+
+        save_file({"a": torch.zeros(1)}, "newer.safetensors", {"glyphfeed": json.dumps(settings)})
+        told = refused(run, capsys, "images=pages", "checkpoint_path=newer.safetensors")
+        assert "newer GlyphFeed (format 99" in told
+        assert "not a file or folder" in refused(run, capsys, "images=pages", "checkpoint_path=nowhere.onnx")
+        from ocr.models import packaged
+
+        monkeypatch.setattr(packaged, "PACKAGED", Path("nowhere/glyphfeed.safetensors"))
+        assert "this installation has no glyphfeed.safetensors" in refused(
+            run, capsys, "images=pages", "checkpoint_path=null"
+        )
+
+    def test_a_runtime_that_is_not_installed_names_its_extra(self, run, pages, capsys, monkeypatch):
+        Path("model.onnx").write_bytes(b"")
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+        assert "glyphfeed[export]" in refused(run, capsys, "images=pages", "checkpoint_path=model.onnx")
