@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.deploy_worker import peak_bytes
 from ocr.datasets.build import make
 from ocr.jobs.compose import compose_training
 from ocr.models.loss import MAPS
@@ -65,14 +65,13 @@ def measure(model: str, override: str, pages: int, size: int, steps: int) -> dic
     detector, loss = make(config.model, "model"), make(config.loss, "loss")
     batch: dict[str, Any] = {name: (torch.rand(pages, 1, size, size) > 0.9).float() for name in MAPS}
     images, seconds = torch.randn(pages, 3, size, size), []
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_bytes()
     for _ in range(steps):
         begin = time.process_time()
         loss(detector(images), batch)[0].backward()
         detector.zero_grad()
         seconds.append(time.process_time() - begin)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"megabytes": (peak - before) / 1024, "seconds": min(seconds)}
+    return {"megabytes": (peak_bytes() - before) / 1e6, "seconds": min(seconds)}
 
 
 if __name__ == "__main__":

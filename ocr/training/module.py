@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import lightning
@@ -12,20 +12,28 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 
+from ocr.datasets.data_fingerprint import fingerprint_data
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError
 from ocr.evaluation import CLEvalMetric, HmeanIoU
 from ocr.evaluation.boxes import BoxesFromMap, BoxPool, Detections
+from ocr.evaluation.hmean import TIGHT_IOU, Counts
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.geometry.polygons import Polygons
 from ocr.models.detector import TextDetector
+from ocr.models.settings import CHECKPOINT_KEY, DetectorSettings
 from ocr.pipeline.batch import Batch
 from ocr.pipeline.device import Normalize
+from ocr.training.distillation import Distillation
 from ocr.training.finite_check import FiniteCheck
 from ocr.training.parameter_groups import build_optimizer, regroup_checkpoint
 from ocr.training.resume import save_trained_batches
 from ocr.training.schedule import build_schedule
 from ocr.training.stopwatch import Stopwatch
+from ocr.training.training_record import TrainingRecord
+
+PageListener = Callable[[Batch, int, Detections, tuple[Counts, ...]], None]
+"""Takes each page that was scored: its batch, its number there, its boxes, and its counts at IoU 0.5 and 0.7."""
 
 
 class OCRPLModule(lightning.LightningModule):
@@ -41,17 +49,24 @@ class OCRPLModule(lightning.LightningModule):
         normalization: Normalize | None = None,
         cleval: bool = False,
         encoder_lr_factor: float = 1.0,
+        settings: DetectorSettings | None = None,
+        distillation: Distillation | None = None,
     ) -> None:
+        """`settings` are those that checkpoints carry, for prediction to need nothing else."""
         super().__init__()
         self.model, self.loss, self.boxes = model, loss, boxes
         self.optimizer, self.schedule = optimizer, dict(schedule or {"name": "constant"})
         self.encoder_lr_factor = encoder_lr_factor
         self.normalization = normalization or Normalize()
-        self.hmean = HmeanIoU()
+        self.hmean = HmeanIoU(also_at=[TIGHT_IOU])
         self.cleval = CLEvalMetric() if cleval else None
+        self.distillation = distillation
+        self.settings = settings
+        self.record = TrainingRecord(distillation.about if distillation is not None else None)
         self.stopwatch = Stopwatch()
         self.finite = FiniteCheck()
         self.left_out = 0
+        self.on_scored_page: PageListener | None = None
         self._pool: BoxPool | None = None
         self._pages: list[Batch] = []
 
@@ -70,7 +85,12 @@ class OCRPLModule(lightning.LightningModule):
         # Not once per epoch: a run that resumes within an epoch does not start it.
         self.model.start_epoch(self.current_epoch)
         with self.stopwatch.measure("forward"):
-            loss, parts = self.loss(self.model(batch["images"]), batch)
+            prediction = self.model(batch["images"])
+            loss, parts = self.loss(prediction, batch)
+            if self.distillation is not None:
+                distance, of_teacher = self.distillation(batch["images"], prediction)
+                loss = loss + distance
+                parts |= {f"teacher_{name}": part for name, part in of_teacher.items()}
         self.finite.watch(loss, self.global_step, self.current_epoch, list(batch["image_filename"]))
         size = len(batch["images"])
         # Not for the progress bar, which would read it at once.
@@ -81,6 +101,8 @@ class OCRPLModule(lightning.LightningModule):
 
     def on_train_start(self) -> None:
         self.finite = FiniteCheck()
+        data = getattr(self.trainer, "datamodule", None)
+        self.record.start(fingerprint_data(data.dataset("train")) if isinstance(data, OCRDataModule) else {})
 
     def on_train_epoch_end(self) -> None:
         self.finite.finish()
@@ -116,6 +138,7 @@ class OCRPLModule(lightning.LightningModule):
                     if name in ("det_p", "det_r", "det_h")
                 }
         self.log_dict(scores, prog_bar=False, sync_dist=False, rank_zero_only=False)
+        self.record.score(self.global_step, scores)
         self.hmean.reset()
         if self.cleval is not None:
             self.cleval.reset()
@@ -145,10 +168,13 @@ class OCRPLModule(lightning.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         regroup_checkpoint(checkpoint, self.model, self.encoder_lr_factor)
+        self.record.resume(checkpoint)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.finite.finish()
         checkpoint["architecture"] = dict(self.model.architecture)
+        if self.settings is not None:
+            checkpoint[CHECKPOINT_KEY] = self.record.complete(self.settings, self.global_step).to_dict()
         save_trained_batches(checkpoint)
 
     def _check_strategy(self) -> None:
@@ -197,6 +223,8 @@ class OCRPLModule(lightning.LightningModule):
             truth = truth_on_page(batch, page)
             self.left_out += detections.left_out
             self.hmean.update(detections.polygons, truth)
+            if self.on_scored_page is not None:
+                self.on_scored_page(batch, page, detections, self.hmean.last_page)
             if self.cleval is not None:
                 self.cleval.update(detections.polygons, truth)
 

@@ -88,12 +88,10 @@ def test_a_test_names_the_page_that_was_skipped(data, trained, tmp_path):
 
 
 def test_predictions_list_each_page_once_and_no_cell_is_a_formula(data, trained, tmp_path):
-    config = settings("predict", data, tmp_path, "boxes.thresh=0.0", "boxes.box_thresh=0.0")
-    config.checkpoint_path, config.images, config.out = (
-        str(trained[0]),
-        str(data / "images/val"),
-        str(tmp_path / "[/out]"),
-    )
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        config = compose("predict", ["on_bad_sample=skip", "boxes.thresh=0.0", "boxes.box_thresh=0.0"])
+    config.checkpoint_path, config.images = str(trained[0]), str(data / "images/val")
+    config.out = str(tmp_path / "[/out]")
     shown = Console(record=True, width=300)
     out = predict(config, shown)
     assert str(out) in shown.export_text()

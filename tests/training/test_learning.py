@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 from bars import SIDE, write_bars
+from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from PIL import Image
+from ports import free_port
 from rich.console import Console
 from test_training import settings
 
@@ -19,6 +23,7 @@ from ocr.jobs.predict import predict
 from ocr.jobs.sweep import sweep
 from ocr.jobs.test import test as score
 from ocr.jobs.train import train
+from ocr.models.load import load_detector
 
 ROOT = Path(__file__).resolve().parents[2]
 LEARN = (
@@ -66,7 +71,12 @@ def test_a_test_gives_the_scores_of_the_validation_and_cleval(bars, learnt, tmp_
     scores = score(use(bars, tmp_path, learnt, "test"), shown)
     assert scores["val/hmean"] == pytest.approx(learnt[1], abs=1e-6)
     assert 0 < scores["val/cleval_det_h"] <= 1
-    assert "hmean" in shown.export_text()
+    assert 0 < scores["val/hmean_70"] <= scores["val/hmean"]
+    text = shown.export_text()
+    assert "hmean" in text
+    assert "IoU 0.5" in text
+    assert f"{scores['val/hmean_70']:.4f}" in text
+    assert f"scoring datasets.test_dataset: 8 pages of {bars}/images/val, words of" in text
 
 
 def test_a_test_without_annotation_says_to_predict(bars, learnt, tmp_path):
@@ -76,8 +86,10 @@ def test_a_test_without_annotation_says_to_predict(bars, learnt, tmp_path):
 
 
 def test_predictions_are_on_the_source_page_and_drawn(bars, learnt, tmp_path):
-    config = use(bars, tmp_path, learnt, "predict", f"images={bars / 'images/val'}", f"out={tmp_path / 'found'}")
-    out = predict(config, Console(quiet=True))
+    checkpoint = learnt[0] / "checkpoints" / "last.ckpt"
+    given = [f"checkpoint_path={checkpoint}", f"images={bars / 'images/val'}", f"out={tmp_path / 'found'}"]
+    with initialize_config_dir(str(ROOT / "configs"), version_base="1.3"):
+        out = predict(compose("predict", given), Console(quiet=True))
     images = json.loads((out / "predictions.json").read_text())["images"]
     truth = json.loads((bars / "jsons" / "val.json").read_text())["images"]
     assert set(images) == set(truth)
@@ -86,27 +98,42 @@ def test_predictions_are_on_the_source_page_and_drawn(bars, learnt, tmp_path):
     assert all(0.5 < word["score"] <= 1 for word in words)
     rows = list(csv.DictReader((out / "predictions.csv").open()))
     assert len(rows) == len(words)
-    with Image.open(out / "drawn" / "000.jpg") as picture:
+    with Image.open(out / "drawn" / "000.png.jpg") as picture:
         assert picture.size == (SIDE, SIDE)
 
 
-def test_predicting_without_a_folder_or_checkpoint_names_the_setting(bars, learnt, tmp_path):
-    with pytest.raises(ConfigError, match="images is not set"):
-        predict(use(bars, tmp_path, learnt, "predict"), Console(quiet=True))
-    with pytest.raises(ConfigError, match="checkpoint_path is not set"):
-        predict(settings(bars, tmp_path, *LEARN, f"images={bars}", name="predict"), Console(quiet=True))
-
-
 def test_a_sweep_finds_settings_at_least_as_good_and_writes_them_down(bars, learnt, tmp_path):
-    config = use(bars, tmp_path, learnt, "sweep", "grid.thresh=[0.2,0.3]", "grid.box_thresh=[0.5,0.6]")
-    best = sweep(config, Console(quiet=True))
+    file = Path(shutil.copy(learnt[0] / "checkpoints" / "last.ckpt", tmp_path / "x.ckpt"))
+    grid = ("grid.thresh=[0.2,0.35]", "grid.box_thresh=[0.5,0.65]", "grid.unclip_ratio=[exact,1.5]")
+    written_to = (f"checkpoint_path={file}", "keep_original=true")
+    config = use(bars, tmp_path, learnt, "sweep", *grid, *written_to, "boxes.min_size=2", "boxes.box_thresh=0.99")
+    before = load_detector(file)[1]
+    shown = Console(record=True, width=120)
+    best = sweep(config, shown)
     assert best["hmean"] >= learnt[1] - 1e-6
+    assert f"{best['hmean']:.3f} / {best['hmean_70']:.3f}" in shown.export_text()
     written = yaml.safe_load((tmp_path / "boxes.yaml").read_text())["boxes"]
     assert written == {name: best[name] for name in ("thresh", "box_thresh", "unclip_ratio")}
     with Image.open(tmp_path / "sweep.png") as picture:
         assert picture.width > 500
+    after = load_detector(file)[1]
+    assert written.items() <= after.boxes.items()
+    assert (after.letterbox, after.provenance.data) == (before.letterbox, before.provenance.data)
+    assert after.provenance.scores == {name: best[name] for name in ("hmean", "hmean_70")}
+    assert load_detector(tmp_path / "x.original.ckpt")[1] == before
+    swept = file.read_bytes()
+    shown = Console(record=True, width=300)
+    settled = [f"boxes.{name}={value}" for name, value in after.boxes.items() if value is not None]
+    worse = ("grid.thresh=[0.9]", "grid.box_thresh=[0.95]", f"checkpoint_path={file}", *settled)
+    sweep(use(bars, tmp_path, learnt, "sweep", *worse), shown)
+    assert "stays as it is" in shown.export_text()
+    assert file.read_bytes() == swept
+    with pytest.raises(ConfigError, match=r"x\.original\.ckpt exists, and would be replaced"):
+        sweep(config, Console(quiet=True))
     with pytest.raises(ConfigError, match="needs at least one value"):
         sweep(use(bars, tmp_path, learnt, "sweep", "grid.thresh=[]"), Console(quiet=True))
+    with pytest.raises(ConfigError, match=r"unclip_ratio=0\.0"):
+        sweep(use(bars, tmp_path, learnt, "sweep", "grid.unclip_ratio=[exact,0]"), Console(quiet=True))
 
 
 def test_two_devices_train_and_validate_with_the_scores_of_one(bars, tmp_path):
@@ -125,11 +152,14 @@ def test_two_devices_train_and_validate_with_the_scores_of_one(bars, tmp_path):
 
     command = [sys.executable, str(ROOT / "runners/train.py"), f"dataset_base_path={bars}", f"output_dir={tmp_path}"]
     command += [*TINY, *overrides, "trainer.devices=2", "trainer.strategy=ddp", f"hydra.run.dir={tmp_path / 'run'}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    environment = os.environ | {"MASTER_PORT": str(free_port())}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = list(csv.DictReader((tmp_path / "csv" / "version_0" / "metrics.csv").open()))
     hmean = [float(row["val/hmean"]) for row in rows if row.get("val/hmean")][-1]
     assert hmean > 0.3
+    listed = [row["page"] for row in json.loads((tmp_path / "worst_pages.json").read_text())]
+    assert sorted(listed) == sorted(list(pages)[:7])
     config = settings(
         bars, tmp_path / "one", *overrides, f"checkpoint_path={tmp_path}/checkpoints/last.ckpt", name="test"
     )

@@ -26,6 +26,7 @@ from ocr.models import DBLoss, TextDetector
 from ocr.models.loss import MAPS
 from ocr.pipeline.device import Arrival, HostCopy, Normalize
 from ocr.training.callbacks.ema import update_average
+from ocr.training.distillation import Distillation
 from ocr.training.module import OCRPLModule
 
 PAGES = 2
@@ -76,12 +77,19 @@ def pretend(module: nn.Module, device: str = "cuda") -> None:
                     tensors[name] = nn.Parameter(moved) if tensors is part._parameters else moved
 
 
-def make_module(model: str = "lite", device: str = "cuda") -> OCRPLModule:
+def make_module(model: str = "lite", device: str = "cuda", teacher: str | None = None) -> OCRPLModule:
     adamw = partial(torch.optim.AdamW, lr=0.001, weight_decay=0.0001)
     with unset_fake_temporarily():
         detector = TextDetector(**MODELS[model])
-        module = OCRPLModule(detector, DBLoss(), BoxesFromMap(), adamw, encoder_lr_factor=0.1)
+        # Of another normalisation, which its images are converted to.
+        other = Normalize(std=(1, 1, 1))
+        distillation = Distillation(TextDetector(**MODELS[teacher]), normalization=other) if teacher else None
+        module = OCRPLModule(
+            detector, DBLoss(), BoxesFromMap(), adamw, encoder_lr_factor=0.1, distillation=distillation
+        )
     pretend(module, device)
+    if distillation is not None:
+        pretend(distillation.teacher, device)
     return module
 
 
@@ -107,6 +115,21 @@ def test_a_training_step_up_to_backward(model, shape, precision):
     batch = module.on_after_batch_transfer(make_batch(shape), 0)
     with autocast(precision):
         loss = module.training_step(batch, 0)
+    _check_loss(module, loss)
+
+
+@every_precision
+@every_shape
+def test_a_distilled_step_up_to_backward(shape, precision):
+    module = make_module("lite", teacher="base").train()
+    batch = module.on_after_batch_transfer(make_batch(shape), 0)
+    with autocast(precision), HostTensors() as host:
+        loss = module.training_step(batch, 0)
+    assert host.seen == []
+    _check_loss(module, loss)
+
+
+def _check_loss(module: OCRPLModule, loss: torch.Tensor) -> None:
     assert isinstance(loss, FakeTensor)
     assert (loss.device.type, loss.dtype, loss.requires_grad) == ("cuda", torch.float32, True)
     assert PretendedStream.waits == 0
@@ -127,6 +150,17 @@ def test_backward(model, shape, monkeypatch):
         value for key, value in module.model.named_parameters() if "frozen" not in model or "encoder" not in key
     ]
     assert all(value.grad is not None and value.grad.device.type == name for value in learning)
+
+
+def test_backward_of_a_distilled_step(monkeypatch):
+    name = "cuda" if torch.cuda.is_available() else "meta"
+    if name == "meta":
+        monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    module = make_module("lite", name, teacher="base").train()
+    module.training_step(module.on_after_batch_transfer(make_batch((64, 32), name), 0), 0).backward()
+    assert all(value.grad is not None for value in module.parameters())
+    assert module.distillation is not None
+    assert all(value.grad is None for value in module.distillation.teacher.parameters())
 
 
 def test_the_step_of_the_optimizer_and_of_the_average():

@@ -10,9 +10,11 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from rich.console import Console
 
+from ocr.advisor.report.run_folder import read_run
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, DataError
-from ocr.jobs.train import build_module, build_trainer, load_checkpoint, train
+from ocr.jobs.train import build_module, build_trainer, train
+from ocr.models.load import load_detector, read_detector
 from ocr.training.callbacks.epoch_report import EpochReport
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -107,11 +109,20 @@ def test_a_run_leaves_checkpoints_drawings_and_figures_and_reports_its_time(synt
     config = settings(synthetic, tmp_path, "trainer.max_epochs=1", "cleval=true")
     shown = Console(record=True, width=160)
     scores = train(config, shown)
-    assert {"val/hmean", "val/cleval_det_h", "train/loss", "seconds/data_wait", "samples_per_second"} <= set(scores)
+    assert {"val/hmean", "val/hmean_70", "val/cleval_det_h", "train/loss"} <= set(scores)
+    assert {"seconds/data_wait", "samples_per_second"} <= set(scores)
+    assert 0.05 < scores["memory_gb"] < 50
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]
     assert (tmp_path / "drawings" / "epoch_000.jpg").stat().st_size > 1000
-    assert (tmp_path / "csv" / "version_0" / "metrics.csv").exists()
+    (epoch,) = read_run(tmp_path)["epochs"]
+    assert epoch.keys() >= {"hmean", "hmean_70", "samples_per_s", "memory_gb"}
+    assert epoch["seconds"].keys() == {"data_wait", "forward", "backward", "boxes", "scores"}
     assert "best.ckpt" in shown.export_text()
+    kept = load_detector(tmp_path / "checkpoints" / "best.ckpt")[1]
+    assert (kept.page_size, kept.architecture["channels"], kept.boxes["thresh"]) == (64, 32, config.boxes.thresh)
+    origin = kept.provenance
+    assert (origin.steps, origin.data["pages"], origin.seed) == (4, 8, 0)
+    assert origin.scores["hmean"] == pytest.approx(scores["val/hmean"])
 
 
 def test_the_last_checkpoint_is_of_the_last_epoch_also_when_it_is_not_the_best(synthetic, tmp_path):
@@ -119,6 +130,11 @@ def test_the_last_checkpoint_is_of_the_last_epoch_also_when_it_is_not_the_best(s
     fit(config, Losses())
     epochs = {path.stem: torch.load(path, weights_only=True)["epoch"] for path in (tmp_path / "checkpoints").iterdir()}
     assert epochs == {"best": 1, "last": 2}
+    kept = {path.stem: load_detector(path)[1].provenance for path in (tmp_path / "checkpoints").iterdir()}
+    assert {name: origin.steps for name, origin in kept.items()} == {"best": 8, "last": 12}
+    assert "hmean" in kept["best"].scores
+    # No scores of earlier weights beside later ones.
+    assert kept["last"].scores == {}
 
 
 def test_the_epoch_report_sums_up_the_parts_of_the_epoch(synthetic, tmp_path, capsys):
@@ -129,7 +145,9 @@ def test_the_epoch_report_sums_up_the_parts_of_the_epoch(synthetic, tmp_path, ca
     for row in report.history:
         parts = sum(row[part] for part in ("data wait", "forward", "backward", "boxes", "scores"))
         assert 0.3 * row["epoch seconds"] < parts <= 1.01 * row["epoch seconds"]
-    assert "Epoch 1" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Epoch 1" in shown
+    assert f"H-mean at IoU 0.7: {report.history[-1]['H-mean at IoU 0.7']:.3g}" in shown
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run_and_names_the_files(synthetic, tmp_path):
@@ -142,9 +160,9 @@ def test_a_checkpoint_of_another_architecture_is_refused_by_name(whole, syntheti
     _, paths = whole
     module = build_module(settings(synthetic, tmp_path, "model.channels=64"))
     with pytest.raises(ConfigError, match=r"step4\.ckpt has another architecture: channels=32 \(here channels=64\)"):
-        load_checkpoint(module, str(paths[4]))
+        read_detector(paths[4]).load_into(module.model)
     with pytest.raises(ConfigError, match="not a checkpoint"):
-        load_checkpoint(module, str(CONFIGS / "train.yaml"))
+        read_detector(CONFIGS / "train.yaml")
 
 
 def test_a_checkpoint_holds_nothing_but_plain_data(whole):

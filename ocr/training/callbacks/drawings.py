@@ -5,17 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cv2
 import lightning
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ocr.atomic import replacing
-from ocr.evaluation.boxes import Detections
+from ocr.evaluation.drawing import draw_page, write_picture
 from ocr.geometry.polygons import Polygons
-
-FOUND, TRUTH, IGNORED = (220, 50, 40), (40, 180, 60), (150, 150, 150)
 
 
 class DrawPredictions(lightning.Callback):
@@ -50,28 +46,3 @@ def to_pixels(images: torch.Tensor, pl_module: Any) -> NDArray[np.uint8]:
     offset, factor = (torch.from_numpy(part).view(3, 1, 1) for part in pl_module.normalization.offset_and_factor)
     pixels = images.float().cpu() / factor + offset
     return pixels.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
-
-
-def draw_page(page_hwc: NDArray[np.uint8], found: Detections, truth: Polygons | None = None) -> NDArray[np.uint8]:
-    """The page with its annotation, if there is one, under its detections."""
-    picture = np.ascontiguousarray(page_hwc)
-    thickness = max(1, round(max(picture.shape) / 800))
-    if truth is not None:
-        for polygon, ignored in zip(truth, truth.ignore, strict=True):
-            _outline(picture, polygon, IGNORED if ignored else TRUTH, thickness)
-    for polygon in found.polygons:
-        _outline(picture, polygon, FOUND, thickness)
-    return picture
-
-
-def write_picture(path: Path, picture_hwc: NDArray[np.uint8]) -> None:
-    """Write an RGB picture in the format of its name."""
-    encoded = cv2.imencode(path.suffix, picture_hwc[:, :, ::-1])[1]
-    with replacing(path) as stream:
-        stream.write(encoded.tobytes())
-
-
-def _outline(
-    picture: NDArray[np.uint8], polygon: NDArray[np.float32], colour: tuple[int, int, int], thickness: int
-) -> None:
-    cv2.polylines(picture, [np.round(polygon).astype(np.int32)], True, colour, thickness, cv2.LINE_AA)

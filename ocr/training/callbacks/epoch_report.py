@@ -10,7 +10,11 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from ocr.system import memory_bytes
 from ocr.training.stopwatch import PARTS
+
+TIGHT = "H-mean at IoU 0.7"
+SCORES = {"loss": "train/loss", "H-mean": "val/hmean", TIGHT: "val/hmean_70"}
 
 
 class EpochReport(lightning.Callback):
@@ -57,27 +61,26 @@ class EpochReport(lightning.Callback):
         metrics = trainer.callback_metrics
         row = {part: pl_module.stopwatch.seconds[part] for part in PARTS}
         row |= {"epoch seconds": seconds, "samples/s": self._samples * trainer.world_size / seconds}
-        row |= {
-            name: float(metrics[key])
-            for name, key in (("loss", "train/loss"), ("H-mean", "val/hmean"))
-            if key in metrics
-        }
+        row |= {name: float(metrics[key]) for name, key in SCORES.items() if key in metrics}
         self.history.append(row)
         for part in PARTS:
             pl_module.log(f"seconds/{part.replace(' ', '_')}", row[part], rank_zero_only=True)
         pl_module.log("samples_per_second", row["samples/s"], rank_zero_only=True)
+        pl_module.log("memory_gb", memory_bytes() / 1e9, rank_zero_only=True)
         if trainer.is_global_zero:
             self.console.print(self._table(trainer.current_epoch, row, seconds))
             if pl_module.left_out:
                 self.console.print(f"[yellow]max_candidates removed {pl_module.left_out} boxes in validation")
 
     def _table(self, epoch: int, row: dict[str, float], seconds: float) -> Table:
-        # No lines between the columns, so that all of them fit a terminal of 80 characters.
+        # No lines between the columns, so that all of them fit a terminal of 80 characters; one more would not.
         table = Table(title=f"Epoch {epoch}", title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
-        for name in row:
+        shown = {name: value for name, value in row.items() if name != TIGHT}
+        for name in shown:
             table.add_column(name.removesuffix(" seconds"), justify="right", no_wrap=True)
-        table.add_row(
-            *(f"{value:.1f} s" if "seconds" in name or name in PARTS else f"{value:.3g}" for name, value in row.items())
-        )
-        table.add_row(*(f"{value / seconds:.0%}" if name in PARTS else "" for name, value in row.items()))
+        timed = {"epoch seconds", *PARTS}
+        table.add_row(*(f"{value:.1f} s" if name in timed else f"{value:.3g}" for name, value in shown.items()))
+        table.add_row(*(f"{value / seconds:.0%}" if name in PARTS else "" for name, value in shown.items()))
+        if TIGHT in row:
+            table.caption, table.caption_justify = f"{TIGHT}: {row[TIGHT]:.3g}", "right"
         return table
