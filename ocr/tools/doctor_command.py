@@ -10,6 +10,13 @@ import typer
 from ocr.tools.annotations_command import CATEGORIES_HELP
 from ocr.tools.executor import EXECUTOR_HELP
 
+EXAMPLES = (
+    "ocr doctor data/demo",
+    "ocr doctor DIR --html report.html --fix repaired",
+    "ocr doctor DIR --split train --model glyphfeed --html suspects.html",
+    "ocr doctor DIR --split train --folds 3 --tasks label_studio --out tasks.json",
+)
+
 
 def doctor(
     data: Annotated[Path, typer.Argument(help="Dataset: images/<split>/ and jsons/<split>.json.")],
@@ -33,13 +40,34 @@ def doctor(
     fix: Annotated[
         Path | None, typer.Option(help="Write a repaired copy of the annotations below this folder.")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Also list labels that this detector contradicts: a file, or glyphfeed, the package's. It must not "
+            "have learnt these labels."
+        ),
+    ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(help="Instead of --model: train this many detectors, each to judge a share of the pages."),
+    ] = None,
+    work: Annotated[Path, typer.Option(help="Where the detectors of --folds are kept.")] = Path("outputs/doctor"),
+    train: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE of `ocr train` for --folds; may be repeated.")
+    ] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Format to write the suspects in, for a labelling tool: label_studio, cvat, ...")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where --tasks writes: a file, or a folder for labelme.")] = None,
     executor: Annotated[str, typer.Option(help=EXECUTOR_HELP)] = "local",
     workers: Annotated[int | None, typer.Option(help="Threads, or CPUs of Ray; default: all.")] = None,
 ) -> None:
     """List what is wrong with a dataset; the exit status is 1 if something is.
 
     Errors break training or teach something wrong; warnings lose or distort single words or pages. Both make the exit
-    status 1. Training handles notes (tiny text, ambiguous frames, pages without words, stray files).
+    status 1. Training handles notes (tiny text, ambiguous frames, pages without words, stray files). With --model or
+    --folds, notes also are the labels that a detector contradicts, the most suspicious first; --fix proposes what they
+    should be.
     """
     from rich.console import Console
 
@@ -47,6 +75,10 @@ def doctor(
     from ocr.tools.doctor import examine, print_fix, print_report, write_fixed, write_html
 
     to_screen = str(json_file) == "-"
+    if model is not None or folds is not None or tasks is not None or out is not None:
+        from ocr.tools.doctor.label_check import check_options
+
+        check_options(model, folds, tasks, out)
     report = examine(
         data,
         splits=split or None,
@@ -63,6 +95,10 @@ def doctor(
         executor=executor,
     )
     console = Console(stderr=to_screen)
+    if model is not None or folds is not None:
+        from ocr.tools.doctor.label_check import check_labels
+
+        report = check_labels(report, model, folds, work, train or [], console)
     print_report(report, console)
     if to_screen:
         typer.echo(report.to_json())
@@ -74,4 +110,9 @@ def doctor(
         console.print(f"drawn: {html}", markup=False)
     if fix:
         print_fix(write_fixed(report, fix), console)
+    if tasks is not None and out is not None:
+        from ocr.tools.doctor.tasks import write_tasks
+
+        for file in write_tasks(report, tasks, out):
+            console.print(f"tasks: {file}", markup=False)
     raise typer.Exit(report.exit_status)

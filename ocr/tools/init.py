@@ -16,8 +16,8 @@ in this folder.
     ocr synth data/demo                     # synthetic receipts to try it on; or put your own pages into data/
     ocr doctor data/demo                    # lists what is wrong with the pages
     ocr train experiment=mine               # writes outputs/DAY/TIME/checkpoints/best.ckpt
-    ocr test experiment=mine checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt
-    ocr predict experiment=mine checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt images=FOLDER
+    ocr test checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt
+    ocr predict checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt images=FOLDER
 
 Your own pages: DIR/images/train/, DIR/images/val/, DIR/jsons/train.json and DIR/jsons/val.json, then
 `dataset_base_path=DIR` on the command line or in `configs/experiment/mine.yaml`.

@@ -99,7 +99,7 @@ def preprocess_maps(
     If interrupted at any moment, every file is complete, and the next run continues with the rest.
     """
     check_executor(executor, workers)
-    source, folder = dataset.source, maps_folder(dataset.source.folder)
+    source, folder = dataset.folder_source, maps_folder(dataset.folder_source.folder)
     _refuse_shared_files(source.names, folder)
     remove_partial_files(folder)
     warm_up(show_progress)

@@ -73,8 +73,11 @@ def test_a_second_build_has_nothing_to_do_and_shows_it(synthetic, root):
     assert "covers 100 %" in said
 
 
+FULL = ["transforms.letterbox.shape=square", "cache.max_bytes=1MB", "--workers", "1"]
+
+
 def test_a_full_cache_says_which_share_it_covers(synthetic, root):
-    said = build(synthetic, root, "--split", "train", "transforms.size=320", "cache.max_bytes=1MB", "--workers", "1")
+    said = build(synthetic, root, "--split", "train", "transforms.size=320", *FULL)
     assert re.search(r"0 hits, 8 misses\s+covers (25|37) %", said)
 
 

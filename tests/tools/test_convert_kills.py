@@ -30,7 +30,7 @@ from ocr.tools.convert.convert import convert_split
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.settings import ConvertSettings
 
-RANDOM_KILLS = 24
+RANDOM_KILLS = 12
 STUCK_SECONDS = 600
 CHANGES_OF_FILES = {"os.mkdir", "os.rename", "os.remove", "fcntl.flock"}
 NO_ROOM = 7

@@ -227,6 +227,7 @@ def test_the_command_converts_verifies_and_says_so_with_its_exit_status(data, ou
 def test_the_script_writes_the_ready_samples_of_the_validation(data, out):
     command = [sys.executable, "scripts/convert_to_webdataset.py", f"dataset_base_path={data}", f"out={out}"]
     command += ["splits=[val]", "ready=true", "transforms.size=64", "samples_per_shard=3"]
+    command += ["transforms.letterbox.shape=square"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     convert(data, out.parent / "expected", ready=True, samples_per_shard=3)

@@ -241,7 +241,9 @@ def fill_caches(data: Path, root: Path, executor: str) -> dict[str, bytes]:
     from ocr.cache.folder import list_stores
     from ocr.tools.cache.build import build
 
-    assert build([f"dataset_base_path={data}", "transforms.size=64"], ["train", "val"], None, root, executor) == 0
+    # Pages of one size have places of their own; others are stored as they come.
+    settings = [f"dataset_base_path={data}", "transforms.size=64", "transforms.letterbox.shape=square"]
+    assert build(settings, ["train", "val"], None, root, executor) == 0
     folders = list_stores(root)
     assert len(folders) == 2
     return {f"{folder.name}/{name}": (folder / name).read_bytes() for folder in folders for name in ("rows", "data")}

@@ -229,7 +229,8 @@ def test_the_script_says_what_is_wrong_in_one_line(tmp_path):
 
 def test_a_killed_run_leaves_whole_files_and_the_next_one_goes_on(dataset_folder):
     command = [sys.executable, str(ROOT / "scripts/preprocess_maps.py"), f"dataset_base_path={dataset_folder}"]
-    process = subprocess.Popen([*command, "splits=[val]", "transforms.size=1600", "workers=1"], cwd=dataset_folder)
+    command += ["splits=[val]", "transforms.size=1600", "transforms.letterbox.shape=square", "workers=1"]
+    process = subprocess.Popen(command, cwd=dataset_folder)
     deadline = time.monotonic() + 600
     while not map_files(dataset_folder) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)

@@ -38,7 +38,10 @@ def convert(
     ready_batches: Annotated[
         int | None, typer.Option(metavar="N", help="Ready samples in batches of N, for validation.")
     ] = None,
-    size: Annotated[int, typer.Option(help="Side of the letterboxed page, for maps and ready samples.")] = 640,
+    size: Annotated[int, typer.Option(help="Longest side of the letterboxed page, for maps and ready samples.")] = 640,
+    shape: Annotated[
+        str | None, typer.Option(metavar="page|square", help="Its shape; default: page, for --ready-batches square.")
+    ] = None,
     annotation_format: Annotated[str, typer.Option(help="Format of the annotation.")] = "auto",
     categories: Annotated[list[str] | None, typer.Option(help=CATEGORIES_HELP)] = None,
     on_bad_sample: Annotated[str, typer.Option(help="raise: stop and name the file; skip: leave it out.")] = "raise",
@@ -83,7 +86,9 @@ def convert(
         executor=executor,
         workers=workers,
     )
-    transform = DBTransforms([Letterbox(size), Normalize()], normalize="device")
+    # As the configs have it; a batch holds pages of one size.
+    box = Letterbox(size, shape=shape or ("square" if ready_batches else "page"))
+    transform = DBTransforms([box, Normalize()], normalize="device")
     datasets = {
         name: OCRDataset(
             images,

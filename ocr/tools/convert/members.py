@@ -157,7 +157,7 @@ def _stack(pages: Sequence[Parts], name: str) -> NDArray[Any]:
         if page.arrays[name].shape != first:
             raise DataError(
                 f"{page.facts['filename']}: {name} of {page.arrays[name].shape} in a batch of {first}. Batches need "
-                "pages of one size: put a Letterbox into the transforms, or leave out ready_batches (--ready-batches)"
+                "pages of one size: put a Letterbox(shape=square) into the transforms, or leave out --ready-batches"
             )
     return np.stack([page.arrays[name] for page in pages])
 

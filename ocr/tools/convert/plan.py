@@ -110,7 +110,7 @@ def make_recipe(dataset: OCRDataset, kind: str, maps: bool, batch: int) -> Recip
 
 def absolute_source(dataset: OCRDataset) -> FolderSource:
     """The pages of a dataset under a path that is right in any folder."""
-    return replace(dataset.source, folder=dataset.source.folder.absolute())
+    return replace(dataset.folder_source, folder=dataset.folder_source.folder.absolute())
 
 
 def cut_into_shards(

@@ -48,7 +48,7 @@ class ShardReceipt:
     """Index and signature of every page that was meant for the shard, left out or not."""
 
     def to_json(self) -> str:
-        samples = [[index, s.key, s.filename, s.shard, s.members, s.content, s.annotation] for index, s in self.samples]
+        samples = [[index, *sample.to_row()] for index, sample in self.samples]
         document = {"format": FORMAT, "shard": asdict(self.shard), "samples": samples, "skipped": self.skipped}
         document |= {"recipe": self.recipe, "signature": self.signature, "seen": self.seen}
         return json.dumps(document, separators=(",", ":")) + "\n"
@@ -61,10 +61,7 @@ class ShardReceipt:
             if document["format"] != FORMAT:
                 return None
             samples = tuple(
-                IndexedSample(
-                    int(index), StoredSample(key, name, shard, {ext: (a, b) for ext, (a, b) in members.items()}, *rest)
-                )
-                for index, key, name, shard, members, *rest in document["samples"]
+                IndexedSample(int(index), StoredSample.from_row(row)) for index, *row in document["samples"]
             )
             seen = {int(index): Signature(*known) for index, known in document["seen"].items()}
             own = Signature(*document["signature"])

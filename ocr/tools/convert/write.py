@@ -10,6 +10,7 @@ from typing import IO, cast
 
 from ocr.atomic import replacing
 from ocr.errors import ConfigError, DataError
+from ocr.geometry.orientation import upright_size
 from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.signature import UNKNOWN, Signature, file_signature
 from ocr.shards.index import Shard, end_tar, write_member
@@ -76,9 +77,10 @@ class _Writer:
         members = put_together(task.recipe, [parts for _, _, parts in pages])
         stream = cast(IO[bytes], self._stream)
         places = {extension: write_member(stream, f"{key}.{extension}", data) for extension, data in members.items()}
-        for position, content, _ in pages:
+        for position, content, parts in pages:
+            size = upright_size(parts.facts["orientation"], *parts.facts["raw_size"])
             name, annotation = task.pages.names[position], task.pages.annotation_digest(position).hex()
-            stored = StoredSample(key, name, task.number, places, content, annotation)
+            stored = StoredSample(key, name, task.number, places, content, annotation, size)
             self.samples.append(IndexedSample(task.indices[position], stored))
 
 

@@ -69,11 +69,17 @@ def _outlines(finding: Finding, split: Split, facts: ImageFacts) -> list[tuple[s
     right, wrong = (turned, as_is) if raw else (as_is, turned)
     if finding.kind in ("other-frame", "ambiguous-frame"):
         return [("bad", wrong(points)) for points in shapes] + [("good", right(points)) for points in shapes]
+    if finding.matrix is not None:
+        moved = partial(_moved, np.array(finding.matrix))
+        return [("bad", right(points)) for points in shapes] + [("good", right(moved(points))) for points in shapes]
     keys = [word.key for word in words]
     outlines = [("word", right(points)) for key, points in zip(keys, shapes, strict=True) if key != finding.word]
     if not finding.points:
         return outlines
     offender = right(np.array(finding.points))
+    if finding.score is not None:
+        proposed = [("good", right(np.array(outline))) for outline in finding.proposal or ()]
+        return [*outlines, *proposed, ("bad", offender)]
     fixed, taken = fix_points(offender, facts.size_in("upright"))
     repair = [("good", fixed)] if fixed is not None and taken else []
     return [*outlines, *repair, ("bad", offender)]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ocr.formats.annotation import Annotations
 from ocr.formats.row_mapping import RowMapping
@@ -61,7 +62,20 @@ KINDS: dict[str, Kind] = {
     "unreferenced-file": Kind(
         "note", "a file that no annotation names and that is not a readable image", "Move it away"
     ),
+    # What a detector (--model) suspects: its word against that of the labels, so notes.
+    "suspect-page": Kind("note", "the labels fit another frame, or nothing", "Look at it; --fix moves them"),
+    "suspect-duplicate": Kind("note", "two labels in one place", "Keep one; --fix drops the other"),
+    "suspect-shifted": Kind("note", "text of the label's size is beside it", "Draw it again; --fix moves it"),
+    "suspect-merged": Kind("note", "several pieces of text in one label", "Draw each; --fix splits it"),
+    "suspect-missing": Kind("note", "text without a label", "Label it, or mark it illegible; --fix adds it"),
+    "suspect-unsupported": Kind("note", "a label where the detector sees no text", "Look at it, and keep or remove it"),
 }
+Points = tuple[tuple[float, float], ...]
+
+
+def as_points(outline: NDArray[np.float32]) -> Points:
+    """Rows of x and y, to hundredths of a pixel."""
+    return tuple((round(float(x), 2), round(float(y), 2)) for x, y in outline)
 
 
 def printable(text: str) -> str:
@@ -78,7 +92,13 @@ class Finding:
     kind: str
     detail: str
     word: str | None = None
-    points: tuple[tuple[float, float], ...] = ()
+    points: Points = ()
+    score: float | None = None
+    """How suspicious, 0 to 1, of what a detector suspects."""
+    proposal: tuple[Points, ...] | None = None
+    """What should be there instead; () for nothing, None if unknown."""
+    matrix: tuple[tuple[float, ...], ...] | None = None
+    """3x3: moves all labels of the page to where they fit."""
 
     @property
     def severity(self) -> Severity:
@@ -106,7 +126,7 @@ class Finding:
             "severity": self.severity,
             "message": self.message,
             "points": [list(point) for point in self.points],
-        }
+        } | ({} if self.score is None else {"score": self.score, "proposal": self.proposal, "matrix": self.matrix})
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +195,11 @@ class Report:
     annotation_frame: str
     splits: tuple[Split, ...]
     findings: tuple[Finding, ...]
+
+    @property
+    def suspects(self) -> list[Finding]:
+        """What a detector suspects, the most suspicious first."""
+        return [finding for finding in self.findings if finding.score is not None]
 
     @property
     def ok(self) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from ocr.formats import Annotations, Page, Word, write_native
 from ocr.formats.validate import fault_of
 from ocr.geometry.orientation import orientation_matrix
 from ocr.geometry.polygons import MIN_AREA
-from ocr.tools.doctor.findings import Report, Split
+from ocr.tools.doctor.findings import Finding, Report, Split
 from ocr.tools.doctor.images import ImageFacts
 from ocr.tools.doctor.polygons import Points, clipped, is_out, is_sound, repaired
+from ocr.tools.doctor.proposals import propose
 
 RECORD_NAME = "doctor.json"
 # What can be done to a page or a word, in the singular.
@@ -33,6 +34,10 @@ ACTIONS = {
     "repaired": ("word", "repaired"),
     "clipped": ("word", "clipped"),
     "text-quoted": ("text", "quoted"),
+    "page-moved": ("page", "moved"),
+    "word-added": ("word", "added"),
+    "word-moved": ("word", "moved"),
+    "word-split": ("word", "split"),
 }
 
 
@@ -89,7 +94,10 @@ def write_fixed(report: Report, target: Path) -> FixSummary:
         _refuse_other_images(split, target)
     expected = "raw" if report.annotation_frame == "raw" else "upright"
     changes: list[Change] = []
-    fixed = [_fix_pages(split, source, expected, changes) for split, source in sources]
+    suspects = defaultdict(list)
+    for finding in report.suspects:
+        suspects[finding.split, finding.image].append(finding)
+    fixed = [_fix_pages(split, source, expected, suspects, changes) for split, source in sources]
     skipped = tuple(split.name for split in report.splits if split.annotations is None)
     summary = FixSummary(tuple(files), skipped, tuple(changes), record)
     if files:
@@ -100,6 +108,11 @@ def write_fixed(report: Report, target: Path) -> FixSummary:
         write_native(Annotations(str(file), "native", pages), file)
         _link_images(split, target)
     return summary
+
+
+def usable_pages(split: Split) -> dict[str, Page]:
+    """The pages of a split that training can read, repaired, in the upright frame."""
+    return {} if split.annotations is None else _fix_pages(split, split.annotations, "upright", {}, [])
 
 
 def _refuse_sources(file: Path, sources: list[Path]) -> None:
@@ -140,7 +153,13 @@ def _link_images(split: Split, target: Path) -> None:
         link.symlink_to(split.folder.resolve(), target_is_directory=True)
 
 
-def _fix_pages(split: Split, annotations: Annotations, expected: str, changes: list[Change]) -> dict[str, Page]:
+def _fix_pages(
+    split: Split,
+    annotations: Annotations,
+    expected: str,
+    suspects: Mapping[tuple[str, str], Sequence[Finding]],
+    changes: list[Change],
+) -> dict[str, Page]:
     pages: dict[str, Page] = {}
     for name, page in annotations.pages.items():
         facts = split.images.get(name)
@@ -148,6 +167,10 @@ def _fix_pages(split: Split, annotations: Annotations, expected: str, changes: l
             reason = "missing-image" if facts is None else str(facts.problem)
             changes.append(Change(split.name, name, None, "page-dropped", reason))
         else:
+            verdict = split.frames.get(name)
+            size = facts.size_in(verdict.best if verdict else "upright")
+            page, taken = propose(page, suspects.get((split.name, name), ()), size)
+            changes += [Change(split.name, name, word, action, reason) for word, action, reason in taken]
             pages[name] = _fix_page(split, name, page, facts, expected, changes)
     return pages
 

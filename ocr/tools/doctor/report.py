@@ -11,6 +11,8 @@ from rich.text import Text
 from ocr.tools.doctor.findings import KINDS, Finding, Report, Severity, printable
 from ocr.tools.doctor.fix import ACTIONS, FixSummary
 
+SUSPECTS = 20
+"""How many are listed on the screen."""
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
@@ -20,7 +22,10 @@ def print_report(report: Report, console: Console, examples: int = 3) -> None:
     if report.findings:
         console.print(_kinds_table(report))
     for kind, findings in report.by_kind().items():
-        _print_kind(console, kind, findings, examples)
+        if findings[0].score is None:
+            _print_kind(console, kind, findings, examples)
+    if report.suspects:
+        _print_suspects(console, report.suspects)
     console.print(_verdict(report))
 
 
@@ -90,6 +95,19 @@ def _print_kind(console: Console, kind: str, findings: list[Finding], examples: 
         console.print(Text.assemble("  ", (place, "cyan"), f"  {printable(finding.detail)}"), soft_wrap=True)
     if len(findings) > examples:
         console.print(Text(f"  and {len(findings) - examples} more; --json lists all", "dim"))
+
+
+def _print_suspects(console: Console, suspects: list[Finding]) -> None:
+    table = Table(title="\nlabels to look at", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table.add_column("score", justify="right")
+    for column in ("suspected", "place", "because"):
+        table.add_column(column, overflow="fold")
+    for finding in suspects[:SUSPECTS]:
+        cells = (finding.kind.removeprefix("suspect-"), finding.place, printable(finding.detail))
+        table.add_row(f"{finding.score:.2f}", *map(escape, cells))
+    console.print(table)
+    if len(suspects) > SUSPECTS:
+        console.print(Text(f"  and {len(suspects) - SUSPECTS} more; --json lists all", "dim"))
 
 
 def _verdict(report: Report) -> Text:
