@@ -68,7 +68,24 @@ _PRECISIONS = (
     Configuration("fp32", "the model computes in float32", ("trainer.precision=32-true",), "model"),
     Configuration("bf16", "the model computes in bfloat16", ("trainer.precision=bf16-mixed",), "model"),
 )
-CATALOGUE = {one.name: one for one in (*_LISTED, *_OPTIONS, *_DEFAULTS, *_PRECISIONS)}
+# Only `ocr advise` tries these: they change the model's step, not the way of a page.
+_STEPS = (
+    Configuration("fp16", "the model computes in float16", ("trainer.precision=16-mixed",), "model"),
+    Configuration("channels last", "the colours of a pixel are neighbours", ("model.channels_last=true",), "model"),
+    Configuration("channels first", "each colour is a plane", ("model.channels_last=false",), "model"),
+    Configuration("compiled model", "torch.compile makes one kernel of many", ("compile_model=true",), "model"),
+    Configuration(
+        "gradient checkpoints",
+        "blocks of the encoder are computed again in backward instead of kept",
+        ("model.checkpoint_gradients=true",),
+        "model",
+    ),
+    Configuration("page shape", "pages are not padded to squares", ("transforms.letterbox.shape=page",), "model"),
+    Configuration(
+        "slim decoder", "the decoder has 64 channels", ("model.channels=64", "model.head_channels=32"), "model"
+    ),
+)
+CATALOGUE = {one.name: one for one in (*_LISTED, *_OPTIONS, *_DEFAULTS, *_PRECISIONS, *_STEPS)}
 
 
 def with_workers(engine: str, count: int) -> Configuration:

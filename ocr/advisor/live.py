@@ -29,14 +29,20 @@ class LiveAdvice(lightning.Callback):
     def __init__(self, console: Console | None = None, pages: int = PAGES) -> None:
         self.console, self.pages = console or Console(), pages
         self.advised = False
-        self._started = 0.0
+        self._started = self._first_wait = 0.0
+        self._named: set[str] = set()
+        """What was told of waits that no setting of the loader explains."""
 
     def setup(self, trainer: lightning.Trainer, pl_module: Any, stage: str) -> None:
         # Before the first epoch: compiling must not count as waiting for data.
         warm_up(show=trainer.is_global_zero)
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
-        self._started = time.perf_counter()
+        self._started, self._first_wait = time.perf_counter(), 0.0
+
+    def on_train_batch_start(self, trainer: lightning.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx == 0:
+            self._first_wait = pl_module.stopwatch.seconds["data wait"]
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:
         dataset = getattr(getattr(trainer, "datamodule", None), "datasets", {}).get("train")
@@ -44,9 +50,16 @@ class LiveAdvice(lightning.Callback):
         waited = pl_module.stopwatch.seconds["data wait"]
         if self.advised or not isinstance(dataset, PageDataset) or not trainer.is_global_zero:
             return
+        if waited < TOO_MUCH * seconds:
+            return
+        told = f"the model waited for data for {waited / seconds:.0%} of the epoch"
         totals = dataset.ledger.totals()
-        is_filling = totals["cache_misses"] > TOO_MUCH * totals["seen"]
-        if waited < TOO_MUCH * seconds or is_filling:
+        if totals["cache_misses"] > TOO_MUCH * totals["seen"]:
+            self._name("filling", f"{told}, while the cache was filled: later epochs read it")
+            return
+        if waited - self._first_wait < TOO_MUCH * seconds:
+            first = f"{self._first_wait:.1f} s of it for the first batch"
+            self._name("starting", f"{told}, {first}: the loader was starting")
             return
         self.advised = True
         indices = choose_pages(dataset, self.pages)
@@ -57,9 +70,15 @@ class LiveAdvice(lightning.Callback):
         demands = measure_demands(dataset, indices, loader.num_workers, usable_cores(), epochs=1).demands
         shape = (len(dataset), loader.batch_size, loader.num_workers, usable_cores(), loader.engine == "processes")
         remedy = best_remedy(Pipeline(demands, consumer, *shape), dataset)
-        line = (
-            f"the model waited for data for {waited / seconds:.0%} of the epoch: {remedy}. For all remedies: ocr advise"
-        )
+        self._print(f"{told}: {remedy}. For all remedies: ocr advise")
+
+    def _name(self, cause: str, line: str) -> None:
+        """Once for each cause."""
+        if cause not in self._named:
+            self._named.add(cause)
+            self._print(line)
+
+    def _print(self, line: str) -> None:
         self.console.print(Text(line), soft_wrap=True)
 
 
@@ -79,6 +98,13 @@ def best_remedy(present: Pipeline, dataset: PageDataset) -> str:
     seconds = {setting: pipeline.predict().epoch_seconds for setting, pipeline in choices.items()}
     best = min(seconds, key=lambda setting: seconds[setting])
     gain = before.epoch_seconds / seconds[best]
+    if gain < 1.05 and before.bottleneck == "model":
+        loading, step = (1e3 * figure for figure in (before.loading_seconds, before.limits["model"]))
+        return (
+            f"not because of the loader, which takes {loading:.0f} ms for a batch while the model takes {step:.0f} ms: "
+            "files were read for the first time, or other programs used the cores, and no setting of the loader would "
+            "change that"
+        )
     if gain < 1.05:
         bottleneck = before.sentence().rstrip(".")
         return f"{bottleneck[0].lower()}{bottleneck[1:]}, and no setting of the loader would change that"

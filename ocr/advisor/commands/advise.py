@@ -24,21 +24,32 @@ def advise(
         float | None, typer.Option(help="Milliseconds per training step; default: the model is measured here.")
     ] = None,
     pages: Annotated[int, typer.Option(help="Number of pages to measure.")] = 64,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(help="Leave out changes of the model with this word in their name, such as compiled; repeatable."),
+    ] = None,
     apply: Annotated[
         bool,
-        typer.Option("--apply", help="Write the best settings to ./configs/data/tuned.yaml, for data=tuned."),
+        typer.Option(
+            "--apply",
+            help="Write the best settings that leave what the model learns alone to ./configs/data/tuned.yaml, for "
+            "data=tuned; with experiment=NAME to ./configs/experiment/tuned.yaml.",
+        ),
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Run whole epochs and compare them with the predictions.")
+        bool,
+        typer.Option("--verify", help="Run epochs, at most 20 s of each, and compare them with the predictions."),
     ] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, for ocr report.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report here, as one HTML page.")] = None,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Measure the pipeline of a config on this machine, and say what would make it faster.
+    """Measure the pipeline and the model of a config on this machine, and say what would make training faster.
 
     Stages, model, disk and memory are measured on a few pages, in a folder that is removed afterwards. Every remedy is
-    tried on these pages, and its epoch is predicted.
+    tried on these pages: caches, workers and shards for the loader; page size and shape, batch size, precision,
+    compilation, layout, threads, encoders and others for the model, unless --step-ms is given. Epoch, whole run and
+    memory are predicted, with what is known of the effect on the H-mean.
     """
     # Before torch is loaded: its threads would spin while they wait, on the cores of the loader's workers.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
@@ -57,10 +68,10 @@ def advise(
     from ocr.jobs.compose import compose_training
 
     given, console = list(overrides or ()), Console()
-    base = base_group(given) if apply else ""
+    base = base_group(given) if apply else ("", "")
     root = cache_root(compose_training(given).cache.folder)
     machine, others = describe_machine(root), CpuOfOthers()
-    settings = AdviseSettings(split=split, pages=pages, step_ms=step_ms)
+    settings = AdviseSettings(split=split, pages=pages, step_ms=step_ms, skip=tuple(skip or ()))
     columns = (SpinnerColumn(), TextColumn("measuring {task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress, temporary_folder(root) as folder:
         task = progress.add_task("the machine")
@@ -77,14 +88,18 @@ def advise(
     if busy := warning(others.share()):
         console.print(f"[yellow]{busy}[/]", highlight=False, soft_wrap=True)
     options = ["--split", split, *(["--step-ms", f"{step_ms:g}"] if step_ms is not None else [])]
+    options += [text for word in settings.skip for text in ("--skip", word)]
     command = shlex.join(["ocr", "advise", *given, *options, *["--verify"] * verify])
     found = to_result(advice, command, machine, split, advisor.throughput, cache_state(root))
     _write(found, json_file, html, console)
     if apply and advice.best is not None:
-        path = write_tuned(advice.best.overrides, base, command, (config_dir or Path("configs")) / "data")
-        _print(f"{advice.best.name} is written to {path.resolve()}: use it with data=tuned", console)
+        path = write_tuned(advice.best.overrides, base, command, config_dir or Path("configs"))
+        _print(f"{advice.best.name} is written to {path.resolve()}: use it with {base[0]}=tuned", console)
+    elif apply and advice.fastest_other is not None:
+        change = " ".join(advice.fastest_other.overrides)
+        _print(f"nothing to apply that leaves what the model learns alone. Your choice: {change}", console)
     elif apply:
-        _print("nothing to apply: no setting would make epochs faster", console)
+        _print("nothing to apply: no setting would make training faster", console)
 
 
 def _write(found: dict[str, Any], json_file: Path | None, html: Path | None, console: Console) -> None:

@@ -16,7 +16,6 @@ from ocr.formats.annotation import Annotations
 from ocr.formats.maps import maps_folder
 from ocr.formats.native import write_native
 from ocr.formats.read import read_annotations
-from ocr.pipeline.source import FolderSource
 from ocr.units import format_bytes
 
 BYTES_PER_PIXEL = {"maps": 7, "ready": 3}
@@ -51,8 +50,9 @@ def link_pages(config: DictConfig, split: str, count: int, root: Path) -> BenchD
         raise ConfigError(
             f"datasets.{split}_dataset is not a folder of pages, from which shards are made: set data=base"
         )
-    source = open_uncached(config, split).source
-    assert isinstance(source, FolderSource)
+    dataset = open_uncached(config, split)
+    assert isinstance(dataset, OCRDataset)
+    source = dataset.folder_source
     names = list(source.names)
     if not names:
         raise DataError(f"{source.location} has no pages to read")

@@ -75,12 +75,12 @@ class DataEpochs:
         # All that the data module needs of a trainer.
         strategy: Any = SimpleNamespace(root_device=self._device)
         data.trainer = SimpleNamespace(strategy=strategy, global_rank=0, world_size=1)  # type: ignore[assignment]
-        self._loader = data.loader(split)
+        self.loader = data.loader(split)
 
     def run(self) -> Pass:
         """All batches of an epoch."""
         pages, cpu, start = 0, own_cpu_seconds(), time.perf_counter()
-        for batch in self._loader:
+        for batch in self.loader:
             if batch is not None:
                 pages += len(batch["images"])
                 touch(batch)
@@ -93,14 +93,16 @@ class ModelEpochs:
 
     def __init__(self, config: DictConfig, split: str) -> None:
         from ocr.datasets.data_module import OCRDataModule
-        from ocr.jobs.train import build_module, build_trainer, load_checkpoint
+        from ocr.jobs.stored_settings import read_chosen
+        from ocr.jobs.train import build_module, build_trainer
 
         logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
         for name, value in (("enable_progress_bar", False), ("devices", 1)):
             OmegaConf.update(config, f"trainer.{name}", value, force_add=True)
         self._data, self._module = OCRDataModule(config), build_module(config)
-        if config.checkpoint_path:
-            load_checkpoint(self._module, str(config.checkpoint_path))
+        stored = read_chosen(config)
+        if stored is not None:
+            stored.load_into(self._module.model)
         self._trainer = build_trainer(config, training=False)
         self._pages = len(self._data.dataset(split))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,16 @@ import torch
 
 from ocr.advisor.measure.stage_timing import Step, run_named
 from ocr.datasets.page_dataset import PageDataset
+from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.loader.buffers import BatchBuffer, BufferPool
 from ocr.pipeline.batch import Batch, Item, Slot, collate, listed, lists, to_item
 from ocr.pipeline.device import Arrival
+from ocr.pipeline.padding import rounded_up
 from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import FixedStage, Stage
+from ocr.pipeline.stage import FixedStage, Sizes, Stage
 
 Measure = Callable[..., Any]
 
@@ -34,7 +36,7 @@ class DataPath:
         """`take_apart`: each Albumentations transform is a stage, instead of one stage for all in a row."""
         warm_up()
         self.dataset = dataset
-        self._buffers = BufferPool()
+        self._buffers = BufferPool(dataset.padding)
         steps = _StepNames()
         self._source = steps.add("source", type(dataset.source).__name__, "source", self._read)
         self._stages = [steps.add_stage(*each) for each in _stages(dataset, take_apart)]
@@ -54,6 +56,7 @@ class DataPath:
     ) -> Batch:
         """Run all pages of a batch through all stages; `measure` calls each of them."""
         buffer: BatchBuffer | None = None
+        shape = self._shape(indices)
         items = []
         for position, index in enumerate(indices):
             sample = measure(self._source, index)
@@ -64,14 +67,26 @@ class DataPath:
             slot = None
             if self._in_slots:
                 normalize = self.dataset.transform.host_normalization
-                buffer = buffer or self._buffers.take(len(indices), sample, normalize)
-                buffer.check_size(sample)
-                slot = buffer.slot(position)
+                buffer = buffer or self._buffers.take(len(indices), sample, normalize, shape)
+                if not buffer.holds(sample):
+                    raise ConfigError(f"{sample.filename} is larger than its batch: a stage changes the size of pages")
+                slot = buffer.slot(position).inside(*sample.size)
             sample = measure(self._targets, sample, slot)
             items.append(measure(self._write, sample, slot))
         batch = measure(self._join, items, buffer, pages=len(indices))
         arrived: Batch = measure(self._device, batch, pages=len(indices))
         return arrived
+
+    def _shape(self, indices: Sequence[int]) -> tuple[int, int] | None:
+        """The (height, width) of a batch of pages that keep their own shape."""
+        if self.dataset.padding is None:
+            return None
+        width, height = self._sizes[list(indices)].max(axis=0).tolist()
+        return rounded_up(height, width)
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return self.dataset.planned_sizes()
 
     def _read(self, index: int) -> Sample:
         return self.dataset.source.read(index).unpacked()
@@ -90,7 +105,7 @@ class DataPath:
         return buffer.batch(list(range(len(written)))) | lists(written)
 
     def _to_item(self, sample: Sample, slot: None) -> Item:
-        return to_item(sample, self.dataset.transform.host_normalization, self.dataset.targets)
+        return to_item(sample, self.dataset.transform.host_normalization, self.dataset.targets, self.dataset.padding)
 
     def _collate(self, items: list[Item], buffer: None) -> Batch:
         batch = collate(items, self.dataset.targets)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -14,10 +14,6 @@ from ocr.advisor.model.queueing import Consumer
 from ocr.errors import ConfigError
 from ocr.pipeline.batch import Batch
 
-LONG_SECONDS = 5.0
-"""A step that takes longer is measured once: warming up is a small part of it."""
-MAX_PAGES_ON_CPU = 2
-"""On a CPU a step takes time in proportion to its pages, so two of them are enough."""
 _HALVES = {"bf16": torch.bfloat16, "16": torch.float16}
 
 
@@ -32,20 +28,24 @@ class SleepingStep:
 
 
 class ModelStep:
-    """The model of a config with the weights of its checkpoint or random ones: a call is one step.
+    """The model of a config with the weights of its detector file or random ones: a call is one step.
 
     The parts of a step (`forward`, `backward`, `infer`) take a batch on the device and can be measured one by one.
     """
 
-    def __init__(self, config: DictConfig, device: torch.device, training: bool, precision: str | None = None) -> None:
-        from ocr.jobs.train import build_module, load_checkpoint
+    def __init__(self, config: DictConfig, device: torch.device, training: bool) -> None:
+        from ocr.jobs.stored_settings import read_chosen
+        from ocr.jobs.train import build_module
 
-        self._precision = _precision(precision or str(config.trainer.precision), device)
+        self._precision = _precision(str(config.trainer.precision), device)
         self.module = build_module(config)
-        self.is_trained = bool(config.checkpoint_path)
-        if self.is_trained:
-            load_checkpoint(self.module, str(config.checkpoint_path))
+        stored = read_chosen(config)
+        self.is_trained = stored is not None
+        if stored is not None:
+            stored.load_into(self.module.model)
         self.module.model.to(device)
+        if config.compile_model:
+            self.module.model.compile()
         self._optimizer = self.module.build_optimizer()
         self._training, self.device = training, device
 
@@ -80,15 +80,13 @@ class ModelStep:
             maps: torch.Tensor = self.module.model(batch["images"], with_threshold=False).prob_map.cpu()
         return maps
 
-    def measure(self, batch: Batch, batch_size: int, calls: int = 2) -> Consumer:
-        """Seconds and CPU seconds of a step of `batch_size` pages."""
-        pages = len(batch["images"]) if self.device.type != "cpu" else min(MAX_PAGES_ON_CPU, len(batch["images"]))
-        part = {name: value[:pages] for name, value in batch.items()}
-        fastest = _time(lambda: self(part))
-        if fastest[0] < LONG_SECONDS:
-            fastest = min(_time(lambda: self(part)) for _ in range(calls))
-        seconds, cpu = (figure * batch_size / pages for figure in fastest)
-        return Consumer(seconds, cpu)
+    @property
+    def kept_bytes(self) -> int:
+        """Weights, gradients, and what the optimizer keeps of each, as soon as a step has made them."""
+        weights = list(self.module.model.parameters())
+        state = [value for kept in self._optimizer.state.values() for value in kept.values()]
+        gradients = [weight.grad for weight in weights]
+        return sum(one.nbytes for one in (*weights, *gradients, *state) if isinstance(one, torch.Tensor))
 
 
 def find_device(accelerator: str) -> torch.device:
@@ -98,6 +96,18 @@ def find_device(accelerator: str) -> torch.device:
     if accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available():
         return torch.device("mps")
     return torch.device("cpu")
+
+
+@contextmanager
+def model_threads(config: DictConfig) -> Iterator[None]:
+    """As many threads of torch as `threads.model` of the config says."""
+    before, wanted = torch.get_num_threads(), config.threads.model
+    if wanted != "auto":
+        torch.set_num_threads(int(wanted))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def wait_for(device: torch.device) -> None:
@@ -113,9 +123,3 @@ def _precision(name: str, device: torch.device) -> Callable[[], AbstractContextM
     if bits not in _HALVES:
         raise ConfigError(f"trainer.precision={name} cannot be measured. Set 32-true, bf16-mixed or 16-mixed")
     return lambda: torch.autocast(device.type, _HALVES[bits])
-
-
-def _time(call: Callable[[], object]) -> tuple[float, float]:
-    cpu, begin = time.process_time(), time.perf_counter()
-    call()
-    return time.perf_counter() - begin, time.process_time() - cpu

@@ -4,40 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
-import resource
-import sys
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from ocr.system import memory_bytes
+
 LOOK_SECONDS = 0.2
 """Measuring a process with 1 GB takes about 5 ms of a core."""
-
-
-def memory_bytes() -> int:
-    """Proportional set size of this process and its descendants; its peak so far if the system does not report that."""
-    sizes = [_pss_bytes(process) for process in _processes(os.getpid())]
-    if sizes[0] is None:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return sum(size for size in sizes if size is not None)
-
-
-def _pss_bytes(process: int) -> int | None:
-    with suppress(OSError, StopIteration), open(f"/proc/{process}/smaps_rollup", encoding="ascii") as lines:
-        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
-    return None
-
-
-def _processes(process: int) -> list[int]:
-    """A process and its descendants."""
-    found, threads = [process], f"/proc/{process}/task"
-    with suppress(OSError):
-        for thread in os.listdir(threads):
-            with suppress(OSError), open(f"{threads}/{thread}/children", encoding="ascii") as children:
-                found += [one for child in children.read().split() for one in _processes(int(child))]
-    return found
 
 
 def release_memory() -> None:
@@ -47,17 +24,48 @@ def release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def peak_growth(call: Callable[[], object]) -> int:
+    """Bytes that a call needs at its peak beyond those in use before it, freed memory not counted."""
+    release_memory()
+    before = _status_bytes("VmRSS")
+    if before is None or not _reset_peak():
+        with MemoryWatch() as watch:
+            call()
+            watch.look()
+        return watch.growth_bytes
+    call()
+    return max(0, (_status_bytes("VmHWM") or 0) - before)
+
+
+def _reset_peak() -> bool:
+    """Let Linux count the peak of this process from now on; false if it cannot."""
+    with suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+        return True
+    return False
+
+
+def _status_bytes(name: str) -> int | None:
+    with suppress(OSError, StopIteration), open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
+    return None
+
+
 class MemoryWatch:
-    """The peak memory of a block beyond what was in use before it, sampled by a thread."""
+    """The memory of a block, and its peak beyond what was in use before, sampled by a thread."""
 
     def __init__(self) -> None:
         self.growth_bytes = 0
+        self.looks: list[tuple[float, int]] = []
+        """When, by `time.perf_counter`, and how many bytes."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def look(self) -> None:
         """Sample once, now."""
-        self.growth_bytes = max(self.growth_bytes, memory_bytes() - self._before)
+        size = memory_bytes()
+        self.looks.append((time.perf_counter(), size))
+        self.growth_bytes = max(self.growth_bytes, size - self._before)
 
     def __enter__(self) -> Self:
         release_memory()

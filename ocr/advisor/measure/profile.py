@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig
 
 from ocr.advisor.measure.data_path import DataPath
+from ocr.advisor.measure.epoch_trace import Trace, TracedLoader, trace_later_epoch
 from ocr.advisor.measure.model_profile import profile_model
 from ocr.advisor.measure.model_step import ModelStep, find_device, wait_for
 from ocr.advisor.measure.pages import open_uncached, spread
@@ -35,8 +36,8 @@ class ProfileSettings(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """How often `tick` is called: for the warm-up, every repeat, every size, and the model."""
-        return 1 + self.repeats + len(self.sizes) + self.with_model
+        """How often `tick` is called: for the warm-up, every repeat, every size, the model, and the timeline."""
+        return 2 + self.repeats + len(self.sizes) + self.with_model
 
 
 class Profile(NamedTuple):
@@ -47,6 +48,7 @@ class Profile(NamedTuple):
     stages: list[StageTimes]
     whole: dict[str, StageTimes]
     sizes: dict[int, list[StageTimes]]
+    trace: Trace = Trace([], [])
 
     @property
     def slowest(self) -> StageTimes:
@@ -96,6 +98,7 @@ class Profile(NamedTuple):
             ],
             "slowest": self.slowest.name,
             "sentence": self.sentence,
+            **self.trace.to_figures(),
         }
 
 
@@ -118,7 +121,26 @@ def profile(compose: Compose, settings: ProfileSettings, tick: Tick = lambda wha
         tick("model")
         path = DataPath(dataset, device, engine)
         stages += profile_model(model, [path.run_batch(batch, 0) for batch in batches[:2]])
-    return Profile(str(dataset.source.location), sum(map(len, batches)), stages, whole, sizes)
+    tick("a timeline")
+    trace = _trace(config, settings, dataset, device, model, stages)
+    return Profile(str(dataset.source.location), sum(map(len, batches)), stages, whole, sizes, trace)
+
+
+def _trace(
+    config: DictConfig,
+    settings: ProfileSettings,
+    dataset: PageDataset,
+    device: torch.device,
+    model: ModelStep | None,
+    stages: Sequence[StageTimes],
+) -> Trace:
+    """Some batches of the configured loader, for the model if it is measured."""
+    loading = config.dataloaders[f"{settings.split}_dataloader"]
+    size, workers, shuffle = int(loading.batch_size), int(loading.num_workers), bool(loading.shuffle)
+    step_ms = size * sum(stage.mean_ms for stage in stages if stage.name in ("forward", "backward"))
+    with one_opencv_thread():
+        loader = TracedLoader(dataset, size, workers, str(config.data.engine), shuffle=shuffle, device=device)
+        return trace_later_epoch(loader, model, step_ms / 1e3)
 
 
 def measure_stages(

@@ -50,7 +50,7 @@ def measure_demands(
     path = DataPath(dataset, torch.device("cpu"))
     at_once = max(2, min(workers, cores)) if cores > 1 else 2
     with ThreadPoolExecutor(at_once) as pool:
-        clock = _ScalingClock(pool, at_once)
+        clock = ScalingClock(pool, at_once)
         path.run_batch(indices[:2], 0)
         for epoch in range(epochs):
             clock.calibrate()
@@ -63,7 +63,7 @@ def cached_kinds(cut: Cut) -> frozenset[str]:
     return frozenset([*("source", "fixed") * cut.page, *["targets"] * cut.maps])
 
 
-class _ScalingClock:
+class ScalingClock:
     """Calls each stage once, then in several threads at the same time."""
 
     def __init__(self, pool: ThreadPoolExecutor, at_once: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from ocr.datasets.page_dataset import PageDataset
 from ocr.errors import GlyphFeedError
 from ocr.loader.batch_maker import choose_maker
+from ocr.loader.loader import Loader
 from ocr.loader.worker_pool import WorkerPool
 from ocr.pipeline.batch import Batch, collate
 
@@ -114,11 +115,32 @@ def _time(batches: Iterable[Batch | None], count: int, workers: int) -> LoaderTi
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of an epoch in which the consumer waited, or computed a step."""
+    """A part of an epoch in which a thread did one thing: the consumer waits or computes, a worker runs a stage."""
 
     what: str
     start_s: float
     end_s: float
+    thread: str = "model"
+    kind: str = ""
+    """Of the stage; "wait" or "model" for the consumer."""
+
+
+def run_part(batches: Loader, step: Callable[[Batch], object] | None, max_seconds: float) -> float:
+    """Seconds of an epoch with a consumer; after `max_seconds` the rest is taken to be like what was run."""
+    begin = time.perf_counter()
+    done, seconds, passed = 0, 0.0, iter(batches)
+    try:
+        for batch in passed:
+            if step is not None and batch is not None:
+                step(batch)
+            done += 1
+            if time.perf_counter() - begin > max_seconds:
+                break
+        seconds = time.perf_counter() - begin
+    finally:
+        if isinstance(passed, Generator):
+            passed.close()
+    return seconds * len(batches) / max(1, done)
 
 
 def run_epoch(

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 GIL, DISK = "the GIL", "the disk"
+OF_THE_FILE = ("source", "fixed")
+"""Kinds of stages that take as long for a smaller page: they work on the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,16 @@ class Pipeline:
     processes: bool = False
     start_seconds: float = 0.0
     """Per epoch, before the first page is made."""
+    pixels: float = 1.0
+    """Of a page, relative to the pages that `demands` were measured with."""
+
+    @property
+    def sized_demands(self) -> tuple[Demand, ...]:
+        """The demands of pages of this size."""
+        if self.pixels == 1:
+            return self.demands
+        factors = (1.0 if demand.kind in OF_THE_FILE else self.pixels for demand in self.demands)
+        return tuple(one for each, factor in zip(self.demands, factors, strict=True) for one in scaled([each], factor))
 
     @property
     def steps(self) -> int:
@@ -72,11 +84,9 @@ class Pipeline:
 
     def limits(self) -> dict[str, float]:
         """Seconds that each resource needs per batch."""
-        size, consumer = self.batch_size, self.consumer
-        in_worker = size * sum(
-            demand.seconds / (demand.contention if self.workers < 2 else 1.0) for demand in self.demands
-        )
-        cpu = size * sum(demand.cpu_seconds for demand in self.demands)
+        size, consumer, demands = self.batch_size, self.consumer, self.sized_demands
+        in_worker = size * sum(demand.seconds / (demand.contention if self.workers < 2 else 1.0) for demand in demands)
+        cpu = size * sum(demand.cpu_seconds for demand in demands)
         limits = {"model": consumer.step_seconds}
         if self.workers:
             # More workers than cores do not compute faster, but they can wait at the same time.
@@ -84,8 +94,8 @@ class Pipeline:
             limits["cores"] = (cpu + consumer.step_cpu_seconds) / self.cores
         else:
             limits["workers"] = in_worker
-        for resource in {demand.resource for demand in self.demands if demand.serial_seconds}:
-            serial = size * sum(demand.serial_seconds for demand in self.demands if demand.resource == resource)
+        for resource in {demand.resource for demand in demands if demand.serial_seconds}:
+            serial = size * sum(demand.serial_seconds for demand in demands if demand.resource == resource)
             # Every process has its own GIL; they share the disk.
             shares = max(1, self.workers) if self.processes and resource == GIL else 1
             limits[resource] = serial / shares
@@ -136,9 +146,10 @@ class Prediction:
         """The stage that uses the bottleneck most; empty if that is the model."""
         if self.bottleneck == "model":
             return ""
-        serial = [demand for demand in self.pipeline.demands if demand.resource == self.bottleneck]
+        demands = self.pipeline.sized_demands
+        serial = [demand for demand in demands if demand.resource == self.bottleneck]
         key = "serial_seconds" if serial else "cpu_seconds" if self.bottleneck == "cores" else "seconds"
-        among = serial or self.pipeline.demands
+        among = serial or demands
         return max(among, key=lambda demand: float(getattr(demand, key))).name if among else ""
 
     def sentence(self) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from ocr.advisor.catalogue import CATALOGUE, Configuration, with_workers
+from ocr.advisor.catalogue import Configuration, with_workers
 from ocr.advisor.measure.stage_demands import Measured
 from ocr.advisor.measure.timed_batches import LoaderTimes, Pass
 from ocr.advisor.model.queueing import DISK, Consumer, Demand, Pipeline, scaled
-from ocr.advisor.remedies.advice import Remedy
+from ocr.advisor.model.training_run import TrainingRun
+from ocr.advisor.remedies.advice import SAME, Remedy
 from ocr.advisor.remedies.candidates import Candidate
 
 
@@ -17,8 +19,6 @@ class Workload:
     """The epoch that is predicted, and the resources for it."""
 
     split: str
-    pages: int
-    """Per epoch: without the last batch if it is dropped."""
     all_pages: int
     file_bytes: float
     """Mean per page."""
@@ -28,13 +28,48 @@ class Workload:
     cores: int
     free_memory_bytes: float
     disk_bytes_per_s: float
+    drop_last: bool = False
+    max_batches: int | float = 1.0
+    """Per epoch, as trainer.limit_train_batches has it: a number, or a share."""
+    workers_setting: str = "data.num_workers"
+    """The setting that counts: an experiment may give each loader a number of its own."""
+
+    @property
+    def pages(self) -> int:
+        """Per epoch, as configured."""
+        return self.pages_in(self.batch_size)
+
+    def pages_in(self, batch_size: int) -> int:
+        """Per epoch in batches of this size: without the last one if it is dropped.
+
+        >>> Workload("train", 100, 0.0, 16, 2, False, 2, 0.0, 0.0, drop_last=True, max_batches=0.5).pages_in(16)
+        48
+        """
+        pages = self.all_pages // batch_size * batch_size if self.drop_last else self.all_pages
+        if isinstance(self.max_batches, int):
+            return min(pages, self.max_batches * batch_size)
+        return pages if self.max_batches == 1 else int(self.max_batches * pages / batch_size) * batch_size
+
+
+class StepOutlook(NamedTuple):
+    """What the model of a configuration takes."""
+
+    consumer: Consumer
+    batch_size: int
+    pixels: float = 1.0
+    """Of a page, relative to the present configuration."""
+    first_seconds: float = 0.0
+    """Once, before the first step: compiling."""
+    run: TrainingRun | None = None
+    memory_bytes: int = 0
+    free_bytes: float = float("inf")
 
 
 class Predictor:
-    """Predicts remedies for one workload and one consumer; all are compared with `present`."""
+    """Predicts remedies for one workload and one model; all are compared with `present`."""
 
-    def __init__(self, workload: Workload, measured: Measured, consumer: Consumer) -> None:
-        self._workload, self._measured, self._consumer = workload, measured, consumer
+    def __init__(self, workload: Workload, measured: Measured, outlook: StepOutlook) -> None:
+        self._workload, self._measured, self._outlook = workload, measured, outlook
         self._busy_workers = max(1, min(workload.workers, workload.cores))
         self.present: Remedy | None = None
 
@@ -71,33 +106,62 @@ class Predictor:
         pipeline = replace(pipeline, start_seconds=times.start_seconds, processes=processes)
         return self._remedy(configuration, pipeline, pipeline)
 
-    def bf16(self, consumer: Consumer) -> Remedy:
-        """A faster step of the model."""
-        before, after = (1e3 * one.step_seconds for one in (self._consumer, consumer))
-        remedy = self._remedy(
-            CATALOGUE["bf16"],
-            replace(self._now.later.pipeline, consumer=consumer),
-            replace(self._now.first.pipeline, consumer=consumer),
-            "consumer",
-        )
-        return replace(remedy, about=f"a step takes {after:.0f} ms instead of {before:.0f} ms")
+    def step(self, configuration: Configuration, outlook: StepOutlook, hmean: str = SAME) -> Remedy:
+        """Another step of the model."""
+        changed: dict[str, Any] = {
+            "consumer": outlook.consumer,
+            "batch_size": outlook.batch_size,
+            "pages": self._workload.pages_in(outlook.batch_size),
+            "pixels": outlook.pixels,
+        }
+        later = replace(self._now.later.pipeline, **changed)
+        first = replace(self._now.first.pipeline, **changed, start_seconds=outlook.first_seconds)
+        remedy = replace(self._remedy(configuration, later, first, "consumer", outlook), hmean=hmean)
+        return replace(remedy, about=f"{remedy.about}; {self._step_times(outlook)}")
+
+    def _step_times(self, outlook: StepOutlook) -> str:
+        now, then = (1e3 * one.consumer.step_seconds / one.batch_size for one in (self._outlook, outlook))
+        compiling = f", after {outlook.first_seconds:.0f} s of compiling" if outlook.first_seconds > 1 else ""
+        return f"the model needs {then:.3g} ms per page instead of {now:.3g}{compiling}"
 
     @property
     def _now(self) -> Remedy:
         assert self.present is not None, "predict the present configuration first"
         return self.present
 
-    def _remedy(self, configuration: Configuration, later: Pipeline, first: Pipeline, changes: str = "") -> Remedy:
-        predicted, name, about = later.predict(), configuration.name, configuration.about
-        gain = self.present.later.epoch_seconds / predicted.epoch_seconds if self.present else 1.0
-        now = self._workload
+    def _remedy(
+        self,
+        configuration: Configuration,
+        later: Pipeline,
+        first: Pipeline,
+        changes: str = "",
+        outlook: StepOutlook | None = None,
+    ) -> Remedy:
+        now, model = self._workload, outlook or self._outlook
         unchanged = (f"data.engine={_engine(now)}", f"data.num_workers={now.workers}")
-        overrides = tuple(one for one in configuration.overrides_for(now.split) if one not in unchanged)
-        return Remedy(name, overrides, about, predicted, first.predict(), gain, changes=changes)
+        overrides = tuple(
+            one.replace("data.num_workers", now.workers_setting)
+            for one in configuration.overrides_for(now.split)
+            if one not in unchanged
+        )
+        remedy = Remedy(
+            configuration.name,
+            overrides,
+            configuration.about,
+            later.predict(),
+            first.predict(),
+            1.0,
+            changes=changes,
+            run=model.run,
+            memory_bytes=model.memory_bytes,
+            free_bytes=model.free_bytes,
+        )
+        return remedy if self.present is None else replace(remedy, gain=self.present.seconds / remedy.seconds)
 
     def _pipeline(self, demands: tuple[Demand, ...]) -> Pipeline:
         now = self._workload
-        return Pipeline(demands, self._consumer, now.pages, now.batch_size, now.workers, now.cores, now.processes)
+        consumer = self._outlook.consumer
+        return Pipeline(demands, consumer, now.pages, now.batch_size, now.workers, now.cores, now.processes)
 
     def _demands(self, candidate: Candidate, trial: Pass, is_cold: bool = False) -> tuple[Demand, ...]:
         """The stages of a candidate, scaled to what its batches took."""

@@ -1,4 +1,4 @@
-"""The config that `ocr advise --apply` writes: the data group that was measured, with the best settings."""
+"""The config that `ocr advise --apply` writes: the group that was measured, with the best settings."""
 
 from __future__ import annotations
 
@@ -10,34 +10,36 @@ from omegaconf import OmegaConf
 from ocr.atomic import replacing
 from ocr.errors import ConfigError
 
-TUNABLE = ("data.", "decode.", "transforms.normalize", "trainer.precision", "use_dali")
+PLACEHOLDERS = ("data=", "shards_base_path=")
+"""Overrides that name files which the user has yet to write."""
 COMMENT_COLUMN = 36
 
 
-def base_group(given: Sequence[str]) -> str:
-    """The data group of a user's overrides.
+def base_group(given: Sequence[str]) -> tuple[str, str]:
+    """The group of a user's overrides that a config can adapt: the experiment, which comes last, or the data.
 
-    >>> base_group(["model=lite", "data=webdataset"]), base_group([])
-    ('webdataset', 'base')
+    >>> base_group(["model=lite", "data=webdataset"]), base_group([]), base_group(["experiment=receipts"])
+    (('data', 'webdataset'), ('data', 'base'), ('experiment', 'receipts'))
     """
-    base = next((text.partition("=")[2] for text in given if text.startswith("data=")), "base")
-    if base == "tuned":
-        raise ConfigError("--apply would make data/tuned.yaml include itself. Give the group it adapts: data=base")
-    return base
+    chosen = dict(text.split("=", 1) for text in ("data=base", *given) if text.startswith(("data=", "experiment=")))
+    group = "experiment" if "experiment" in chosen else "data"
+    if chosen[group] == "tuned":
+        raise ConfigError(f"--apply would make {group}/tuned.yaml include itself. Give the one that it adapts")
+    return group, chosen[group]
 
 
-def write_tuned(overrides: Sequence[str], base: str, command: str, folder: Path = Path("configs", "data")) -> Path:
-    """Write tuned.yaml into a folder of data groups: the group `base` with the best settings. Returns its path."""
-    kept = [text for text in overrides if text.startswith(TUNABLE)]
+def write_tuned(overrides: Sequence[str], base: tuple[str, str], command: str, configs: Path = Path("configs")) -> Path:
+    """Write tuned.yaml into the folder of a group: its config `base` with the best settings. Returns the path."""
+    (group, name), kept = base, [text for text in overrides if not text.startswith(PLACEHOLDERS)]
     settings = OmegaConf.to_yaml(OmegaConf.from_dotlist(kept)).splitlines() if kept else []
     lines = [
         "# @package _global_",
         f"# Written by: {command}",
         "defaults:",
-        f"  - {base}".ljust(COMMENT_COLUMN) + f"# the data group that was measured: data={base}",
+        f"  - {name}".ljust(COMMENT_COLUMN) + f"# what was measured: {group}={name}",
         *(line.ljust(COMMENT_COLUMN) + "# found by ocr advise" for line in settings),
     ]
-    path = folder / "tuned.yaml"
+    path = configs / group / "tuned.yaml"
     with replacing(path) as stream:
         stream.write("".join(f"{line}\n" for line in lines).encode())
     return path

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ocr.advisor.measure.epoch_trace import Trace
 from ocr.advisor.remedies.advice import Advice, Remedy
 from ocr.advisor.report.result_file import result
 from ocr.tools.cache.inventory import describe
@@ -31,18 +31,21 @@ def to_result(
             "bottleneck": present.stage or present.bottleneck,
             "sentence": advice.sentence,
             "wait_share": present.wait_share,
+            "run_s": advice.present.run_seconds,
+            "memory_bytes": advice.present.memory_bytes or None,
         },
         "remedies": [_remedy(remedy, advice) for remedy in advice.remedies],
         "best": advice.best.name if advice.best else None,
+        "left_out": advice.left_out,
         "verified": [
             {"name": name, "predicted_s": predicted, "measured_s": measured, "error": predicted / measured - 1}
             for name, predicted, measured in advice.verified
         ],
         "mean_error": advice.mean_error,
-        "timeline": [asdict(span) for span in advice.timeline],
+        **Trace(advice.timeline, advice.memory).to_figures(),
         "cache": list(caches),
     }
-    data = {"place": advice.location, "split": split, "pages": advice.pages}
+    data = {"place": advice.location, "split": split, "pages": advice.pages, "units": advice.units}
     return result("advice", command, machine, data, **figures)
 
 
@@ -63,6 +66,7 @@ def _measured(advice: Advice) -> dict[str, Any]:
         "batch_size": advice.batch_size,
         "cores": advice.present.later.pipeline.cores,
         "workers": advice.workers,
+        "unit": advice.unit,
     }
 
 
@@ -73,7 +77,11 @@ def _remedy(remedy: Remedy, advice: Advice) -> dict[str, Any]:
         "samples_per_s": remedy.later.samples_per_second,
         "epoch_s": remedy.later.epoch_seconds,
         "first_epoch_s": remedy.first.epoch_seconds,
-        "gain": remedy.gain,
+        "run_s": remedy.run_seconds,
+        "gain": remedy.gain if remedy.fits else None,
+        "fits": remedy.fits,
+        "memory_bytes": remedy.memory_bytes or None,
+        "hmean": remedy.hmean,
         "ram_bytes": remedy.kept_bytes,
         "disk_bytes": remedy.kept_bytes,
         "payback_epochs": remedy.payback_epochs(advice.present.later),

@@ -22,17 +22,17 @@ KIND_COLOURS = {
     "model": "c4",
     "boxes": "c4",
     "scores": "c4",
+    "wait": "c5",
 }
 KIND_MEANINGS = {
     "c1": "source and fixed stages",
     "c2": "random stages",
     "c3": "targets, batch, device",
 }
+DATA_KINDS = ("source", "fixed", "random", "targets", "batch", "device")
 MODEL_KINDS = ("model", "boxes", "scores")
 # Everybody can tell four colours and grey apart; more are too many.
 NAMED_STAGES = 4
-# About as many as a chart can show, in a few kilobytes.
-TIMELINE_SPANS = 400
 
 
 def known(found: Found, key: str) -> float:
@@ -48,14 +48,9 @@ def having(found: Found, key: str, figure: str) -> list[Found]:
 def charts_of_profile(found: Found) -> tuple[list[Chart], list[Chart]]:
     """Left and right column."""
     note = "Each stage by itself, with the output of the one before. Shares are of the data path."
-    data = _stages(found, "Stages of the data path", [kind for kind in KIND_COLOURS if kind not in MODEL_KINDS], note)
+    data = _stages(found, "Stages of the data path", DATA_KINDS, note)
     model = _stages(found, "After the data path", MODEL_KINDS)
     return _present(data), _present(_whole(found), model, _sizes(found))
-
-
-def charts_of_measurement(found: Found) -> tuple[list[Chart], list[Chart]]:
-    """What the predictions are based on: left and right column."""
-    return _present(_demand(part(found, "measured"))), _present(_timeline(found))
 
 
 def _present(*charts: Chart) -> list[Chart]:
@@ -113,7 +108,8 @@ def _sizes(found: Found) -> Chart:
     )
 
 
-def _demand(measured: Found) -> Chart:
+def demand_chart(measured: Found) -> Chart:
+    """What the predictions are based on."""
     stages = having(measured, "stages", "cpu_ms")
     drawn = [
         ChartRow(
@@ -125,38 +121,22 @@ def _demand(measured: Found) -> Chart:
     ]
     serial = any(stage.get("serial") for stage in stages)
     legend = {"c1": "all workers at once", "c2": "one worker at a time"} if serial else {}
-    return Chart("CPU time of each stage", "CPU milliseconds per page", drawn, legend=legend)
-
-
-def _timeline(found: Found) -> Chart:
-    every = [span for span in objects(found, "timeline") if known(span, "end_s") > known(span, "start_s")]
-    spans = every[:TIMELINE_SPANS]
-    if not spans:
-        return Chart("Waiting and computing", "", ())
-    begin = min(known(span, "start_s") for span in spans)
-    length = max(known(span, "end_s") for span in spans) - begin
-    factor, unit = time_axis(length)
-    lanes = {"wait": ("waiting for data", "c2"), "compute": ("computing", "c1")}
-    drawn = []
-    for what, (label, colour) in lanes.items():
-        times = [(known(s, "start_s") - begin, known(s, "end_s") - begin) for s in spans if s.get("what") == what]
-        total = sum(end - start for start, end in times)
-        marks = [Mark("bar", start * factor, end * factor, colour) for start, end in times]
-        drawn.append(ChartRow(label, f"{in_seconds(total)} · {in_percent(total / length)}", marks))
-    note = f"The first {in_seconds(length)} of the run." if len(every) > len(spans) else ""
-    return Chart("Waiting and computing", f"{unit} since the start", drawn, note)
+    return Chart(
+        "CPU time of each stage", f"CPU milliseconds per {words(measured, 'unit') or 'page'}", drawn, legend=legend
+    )
 
 
 def epochs_chart(found: Found) -> Chart:
-    """The present epoch, and the epoch with each remedy."""
-    present, remedies = part(found, "present"), having(found, "remedies", "epoch_s")
-    today = number(present, "epoch_s")
-    factor, unit = time_axis(max([today or 0.0, *(known(remedy, "epoch_s") for remedy in remedies)]))
+    """The present run, or epoch if no run is predicted, and the same with each remedy."""
+    present = part(found, "present")
+    what, figure = ("run", "run_s") if number(present, "run_s") is not None else ("epoch", "epoch_s")
+    remedies, today = having(found, "remedies", figure), number(present, figure)
+    factor, unit = time_axis(max([today or 0.0, *(known(remedy, figure) for remedy in remedies)]))
     drawn = []
     if today is not None:
         drawn.append(ChartRow("today", in_seconds(today), [Mark("bar", 0, today * factor, "c5")], strong=True))
     for remedy in remedies:
-        seconds, colour = known(remedy, "epoch_s"), "c3" if remedy.get("combined") else "c1"
+        seconds, colour = known(remedy, figure), "c3" if remedy.get("combined") else "c1"
         gain = number(remedy, "gain")
         value = in_seconds(seconds) + ("" if gain is None else f" · {in_times(gain)}")
         drawn.append(ChartRow(words(remedy, "name"), value, [Mark("bar", 0, seconds * factor, colour)]))
@@ -164,7 +144,7 @@ def epochs_chart(found: Found) -> Chart:
     used = {mark.colour for row in drawn for mark in row.marks}
     legend |= {colour: text for colour, text in {"c1": "alone", "c3": "combined"}.items() if colour in used}
     line = None if today is None else today * factor
-    return Chart("Predicted epoch", f"{unit} per epoch", drawn if remedies else (), legend=legend, line=line)
+    return Chart(f"Predicted {what}", f"{unit} per {what}", drawn if remedies else (), legend=legend, line=line)
 
 
 def verified_chart(found: Found) -> Chart:

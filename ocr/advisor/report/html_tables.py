@@ -85,25 +85,35 @@ def stages_table(found: Found) -> str:
 def remedies_table(found: Found) -> str:
     """All remedies, best first, with their cost and the reason."""
     head = ["remedy", "gain", "samples/s", "epoch", "first epoch", "RAM", "disk", "pays off after", "why"]
+    of_the_run = ["run", "memory of a step", "H-mean"] if _has_runs(found) else []
+    head[5:5] = of_the_run
     body = []
     for rank, remedy in enumerate(objects(found, "remedies"), 1):
         badge = ' <span class="badge">combined</span>' if remedy.get("combined") else ""
         settings = draw_code([*filter(None, [words(remedy, "command")]), *texts(remedy, "overrides")])
         name = Ready(f"{rank}. {escape(words(remedy, 'name'))}{badge}<small>{settings}</small>")
+        run = [in_seconds(number(remedy, "run_s")), in_bytes(number(remedy, "memory_bytes")), words(remedy, "hmean")]
         body.append(
             [
                 name,
-                in_times(number(remedy, "gain")),
+                in_times(number(remedy, "gain")) if remedy.get("fits") is not False else "does not fit",
                 in_count(number(remedy, "samples_per_s")),
                 in_seconds(number(remedy, "epoch_s")),
                 in_seconds(number(remedy, "first_epoch_s")),
+                *run[: len(of_the_run)],
                 in_bytes(number(remedy, "ram_bytes")) if remedy.get("ram_bytes") != 0 else "none",
                 in_bytes(number(remedy, "disk_bytes")) if remedy.get("disk_bytes") != 0 else "none",
                 pays_off(number(remedy, "payback_epochs")),
                 words(remedy, "reason"),
             ]
         )
-    return draw_table("Remedies, best first", head, body, range(1, 8), "remedies") if body else ""
+    texts_at = {head.index("why"), *([head.index("H-mean")] if of_the_run else [])}
+    numbers = set(range(1, len(head))) - texts_at
+    return draw_table("Remedies, best first", head, body, numbers, "remedies") if body else ""
+
+
+def _has_runs(found: Found) -> bool:
+    return any(number(remedy, "run_s") is not None for remedy in objects(found, "remedies"))
 
 
 def pays_off(epochs: float | None) -> str:

@@ -39,7 +39,8 @@ def read_result(path: Path) -> dict[str, Any]:
             raise ValueError(f"kind {found['kind']!r}")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path} is not a result of ocr profile, bench or advise ({error}). Write one: ocr advise --json {path}"
+            f"{path} is not a result of ocr profile, bench or advise ({error}). Write one: ocr advise --json {path}. "
+            "Of a training, name its folder"
         ) from error
     document: dict[str, Any] = found
     return document

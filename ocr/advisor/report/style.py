@@ -75,11 +75,17 @@ small span { display: block; color: var(--wrong); }
 .badge { display: inline-block; padding: 0 8px; border-radius: 999px; font-size: 12px; font-weight: 600;
          background: var(--head); color: var(--soft); }
 meter { width: 72px; height: 12px; vertical-align: -1px; }
+details { margin-top: 12px; }
+details > .scroll { margin-top: 8px; }
+summary { cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
+summary:focus-visible { outline: 2px solid var(--c1); outline-offset: 2px; border-radius: 4px; }
+.settings td { overflow-wrap: anywhere; min-width: 150px; }
+.runs td:last-child { min-width: 170px; }
 pre { margin: 8px 0 0; padding: 10px 14px; white-space: pre-wrap; overflow-wrap: anywhere; user-select: all;
       -webkit-user-select: all; }
 
 svg.chart { display: block; width: 100%; height: auto; margin-top: 10px; }
-svg.wide { display: none; }
+svg.wide, svg.full { display: none; }
 svg text { font-size: 12px; fill: var(--ink); paint-order: stroke; stroke: var(--card); stroke-width: 3px;
            stroke-linejoin: round; }
 svg text.tick, svg text.unit, svg text.key { font-size: 11px; fill: var(--soft); }
@@ -92,14 +98,24 @@ svg .today { stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 4 3; }
 svg .whisker { stroke: var(--ink); stroke-width: 1.5; }
 svg .link { stroke: var(--soft); stroke-width: 2; }
 """
-    + "".join(f"svg .c{n} {{ fill: var(--c{n}); }} svg .ring.c{n} {{ stroke: var(--c{n}); }}\n" for n in range(1, 6))
+    + "".join(
+        f"svg .c{n} {{ fill: var(--c{n}); }} svg .ring.c{n}, svg .line.c{n} {{ stroke: var(--c{n}); }}\n"
+        for n in range(1, 6)
+    )
     + """svg .ring { fill: none; stroke-width: 2.5; }
+svg path.line { fill: none; stroke-width: 2; stroke-linejoin: round; }
+svg .dashed { stroke-dasharray: 7 3; }
+svg .dotted { stroke-dasharray: 2 3; }
 @media (min-width: 620px) {
   svg.wide { display: block; max-width: 640px; }
   svg.narrow { display: none; }
 }
 @media (min-width: 1080px) {
   .columns.n2 { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
+}
+@media (min-width: 1180px) {
+  .w3 svg.wide { display: none; }
+  svg.full { display: block; }
 }
 @media (max-width: 619px) {
   body { padding: 20px 12px 40px; }
@@ -131,7 +147,7 @@ svg .link { stroke: var(--soft); stroke-width: 2; }
   thead { display: table-header-group; }
   th, td { padding: 3px 5px; }
   thead th { white-space: normal; font-size: 10px; }
-  tbody th, .remedies td:last-child { min-width: 0; position: static; }
+  tbody th, .remedies td:last-child, .runs td:last-child, .settings td { min-width: 0; position: static; }
   .remedies tbody th { min-width: 130px; }
   small, small code, .badge { font-size: 9px; }
 }

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-# A phone 390 pixels wide (and a printed page), and one of two columns on a desktop: text is never scaled down.
+# A phone 390 pixels wide, one of two columns on a desktop (and a printed page): text is never scaled down.
 WIDTHS = {"narrow": 340, "wide": 520}
+# The same, and both columns of a desktop.
+ALL_WIDTHS = WIDTHS | {"full": 1090}
 TEXT_PX, TICK_PX, LINE_PX = 12, 11, 15
 BAR_PX, DOT_PX = 10, 4
 # Letters such as J extend beyond their box, and an SVG clips what is outside.
@@ -75,17 +77,33 @@ class Chart:
         return top if top > 0 else 1.0
 
 
-def draw_figure(chart: Chart, name: str) -> str:
+def draw_figure(chart: Chart, name: str, widths: Mapping[str, int] = WIDTHS) -> str:
     """The chart with its caption, once per width; the page's style shows the one that fits."""
-    pictures = "".join(draw(chart, width, f"{name}-{kind}", kind) for kind, width in WIDTHS.items())
-    note = f"<p>{escape(chart.note)}</p>" if chart.note else ""
-    return f'<figure class="card"><figcaption><h3>{escape(chart.title)}</h3>{note}</figcaption>{pictures}</figure>'
+    pictures = [draw(chart, width, f"{name}-{kind}", kind) for kind, width in widths.items()]
+    return frame_figure(chart.title, chart.note, pictures)
+
+
+def frame_figure(title: str, note: str, pictures: Sequence[str]) -> str:
+    """Pictures of one chart in several widths, with title and note."""
+    said = f"<p>{escape(note)}</p>" if note else ""
+    caption = f"<figcaption><h3>{escape(title)}</h3>{said}</figcaption>"
+    return f'<figure class="card w{len(pictures)}">{caption}{"".join(pictures)}</figure>'
+
+
+def svg_picture(name: str, kind: str, size: tuple[int, int], title: str, text: str, body: str) -> str:
+    """An SVG with its title and a description for those who do not see it."""
+    width, height = size
+    return (
+        f'<svg class="chart {kind}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'aria-labelledby="{name}-title" aria-describedby="{name}-text">'
+        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-text">{escape(text)}</desc>{body}</svg>'
+    )
 
 
 def draw(chart: Chart, width: int, name: str, kind: str = "wide") -> str:
     """One SVG of this width."""
     frame = _lay_out(chart, width)
-    legend, first = _draw_legend(chart.legend, width)
+    legend, first = draw_legend(chart.legend, width)
     height, drawn = first, []
     for row in chart.rows:
         text, row_height = _draw_row(row, frame, height)
@@ -93,13 +111,8 @@ def draw(chart: Chart, width: int, name: str, kind: str = "wide") -> str:
         height += row_height
     axis = _draw_axis(chart, frame, first, height)
     shown = ". ".join(f"{row.label}: {row.value}" for row in chart.rows)
-    size = f'viewBox="0 0 {width} {height + 36}" width="{width}" height="{height + 36}"'
-    return (
-        f'<svg class="chart {kind}" {size} role="img" aria-labelledby="{name}-title" aria-describedby="{name}-text">'
-        f'<title id="{name}-title">{escape(chart.title)}</title>'
-        f'<desc id="{name}-text">{escape(f"{shown}. Axis: {chart.axis}.")}</desc>'
-        f"{axis}{legend}{''.join(drawn)}</svg>"
-    )
+    text, body = f"{shown}. Axis: {chart.axis}.", f"{axis}{legend}{''.join(drawn)}"
+    return svg_picture(name, kind, (width, height + 36), chart.title, text, body)
 
 
 def _lay_out(chart: Chart, width: int) -> Frame:
@@ -142,37 +155,38 @@ def _draw_marks(marks: Sequence[Mark], y: int, frame: Frame) -> str:
         if mark.shape == "bar":
             stacked = 1 if end - start > 3 and mark.end != marks[-1].end else 0
             long = max(end - start - stacked, 0.6 if mark.end > mark.start else 0)
-            bars.setdefault(mark.colour, []).append(f"M{_px(start)} {y}h{_px(long)}v{BAR_PX}h-{_px(long)}z")
+            bars.setdefault(mark.colour, []).append(f"M{px(start)} {y}h{px(long)}v{BAR_PX}h-{px(long)}z")
         elif mark.shape == "whisker":
-            ends = f"M{_px(start)} {y - 1}v{BAR_PX + 2}M{_px(end)} {y - 1}v{BAR_PX + 2}"
-            drawn.append(f'<path class="whisker" d="M{_px(start)} {middle}H{_px(end)}{ends}"/>')
+            ends = f"M{px(start)} {y - 1}v{BAR_PX + 2}M{px(end)} {y - 1}v{BAR_PX + 2}"
+            drawn.append(f'<path class="whisker" d="M{px(start)} {middle}H{px(end)}{ends}"/>')
         elif mark.shape == "link":
-            drawn.append(f'<path class="link" d="M{_px(start)} {middle}H{_px(end)}"/>')
+            drawn.append(f'<path class="link" d="M{px(start)} {middle}H{px(end)}"/>')
         else:
-            drawn.append(f'<circle class="{mark.shape} {mark.colour}" cx="{_px(end)}" cy="{middle}" r="{DOT_PX}"/>')
+            drawn.append(f'<circle class="{mark.shape} {mark.colour}" cx="{px(end)}" cy="{middle}" r="{DOT_PX}"/>')
     paths = [f'<path class="bar {colour}" d="{"".join(parts)}"/>' for colour, parts in bars.items()]
     return "".join(paths + drawn)
 
 
 def _draw_axis(chart: Chart, frame: Frame, first: int, y: int) -> str:
     right = frame.x(chart.top)
-    step = _legible_step(chart.top, frame.scale)
+    step = legible_step(chart.top, frame.scale)
     drawn = []
     for at in range(int(chart.top / step * (1 + 1e-9)) + 1):
         x = frame.x(at * step)
         label = in_tick(at * step, step)
         half = text_width(label, TICK_PX) / 2
         anchor = "start" if x < half else "end" if x + half > frame.width else "middle"
-        drawn.append(f'<path class="grid" d="M{_px(x + 0.5)} {first}V{y}"/>')
-        drawn.append(f'<text class="tick" x="{_px(x)}" y="{y + 13}" text-anchor="{anchor}">{escape(label)}</text>')
+        drawn.append(f'<path class="grid" d="M{px(x + 0.5)} {first}V{y}"/>')
+        drawn.append(f'<text class="tick" x="{px(x)}" y="{y + 13}" text-anchor="{anchor}">{escape(label)}</text>')
     if chart.line is not None:
-        drawn.append(f'<path class="today" d="M{_px(frame.x(chart.line))} {first}V{y}"/>')
-    base = f'<path class="axis" d="M{frame.left} {y}.5H{_px(right)}"/>'
-    unit = f'<text class="unit" x="{_px(right)}" y="{y + 30}" text-anchor="end">{escape(chart.axis)}</text>'
+        drawn.append(f'<path class="today" d="M{px(frame.x(chart.line))} {first}V{y}"/>')
+    base = f'<path class="axis" d="M{frame.left} {y}.5H{px(right)}"/>'
+    unit = f'<text class="unit" x="{px(right)}" y="{y + 30}" text-anchor="end">{escape(chart.axis)}</text>'
     return "".join(drawn) + base + unit
 
 
-def _legible_step(top: float, scale: float) -> float:
+def legible_step(top: float, scale: float) -> float:
+    """The step of an axis of this length whose labels do not touch each other."""
     for most in range(7, 2, -1):
         step = tick_step(top, most)
         if text_width(in_tick(top, step), TICK_PX) + 16 <= step * scale:
@@ -180,7 +194,7 @@ def _legible_step(top: float, scale: float) -> float:
     return tick_step(top, 2)
 
 
-def _draw_legend(legend: Mapping[str, str], width: int) -> tuple[str, int]:
+def draw_legend(legend: Mapping[str, str], width: int) -> tuple[str, int]:
     """Swatches, wrapped like words."""
     x, y, drawn = EDGE_PX, 0, []
     for colour, meaning in legend.items():
@@ -189,8 +203,8 @@ def _draw_legend(legend: Mapping[str, str], width: int) -> tuple[str, int]:
         if x > EDGE_PX and x + long > width:
             x, y = EDGE_PX, y + 18
         swatch = f'<rect class="{colour}" x="{x}" y="{y + 1}" width="10" height="10" rx="2"/>'
-        if colour == "today":
-            swatch = f'<path class="today" d="M{x} {y + 6}h11"/>'
+        if colour == "today" or colour.startswith("line "):
+            swatch = f'<path class="{colour}" d="M{x} {y + 6}h11"/>'
         elif " " in colour:  # of a dot or ring
             swatch = f'<circle class="{colour}" cx="{x + 5}" cy="{y + 6}" r="4"/>'
         drawn.append(f'{swatch}<text class="key" x="{x + 15}" y="{y + 10}">{escape(text)}</text>')
@@ -265,5 +279,6 @@ def time_axis(top_seconds: float) -> tuple[float, str]:
     return (1 / 60, "minutes") if top_seconds < 4 * 3600 else (1 / 3600, "hours")
 
 
-def _px(value: float) -> str:
+def px(value: float) -> str:
+    """A coordinate, as short as it can be."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -19,13 +19,14 @@ from ocr.advisor.catalogue import Configuration, bench_configurations, choose, d
 from ocr.advisor.measure.bench import BenchResult, BenchSettings, Measurement, bench
 from ocr.advisor.measure.bench_data import link_pages
 from ocr.advisor.measure.bench_epochs import compose, touch
-from ocr.advisor.measure.process_memory import MemoryWatch, memory_bytes
+from ocr.advisor.measure.process_memory import MemoryWatch
 from ocr.advisor.measure.temporary_folder import temporary_folder
 from ocr.advisor.measure.timed_batches import Pass
 from ocr.advisor.report.result_file import read_result
 from ocr.cli import app
 from ocr.errors import ConfigError
 from ocr.jobs.compose import compose_training
+from ocr.system import memory_bytes
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = ("transforms.size=64", "dataloaders.val_dataloader.batch_size=2", "dataloaders.train_dataloader.batch_size=2")

@@ -216,7 +216,7 @@ def test_larger_pages_take_more_and_nothing_is_cached(synthetic, tmp_path):
     small, large = found.sizes[64], found.sizes[640]
     assert [stage.name for stage in small] == [stage.name for stage in large]
     letterbox = [stage.name for stage in small].index("Letterbox")
-    assert large[letterbox].bytes_out > 80 * small[letterbox].bytes_out
+    assert large[letterbox].bytes_out > 70 * small[letterbox].bytes_out
     assert sum(stage.cpu_ms for stage in large) > sum(stage.cpu_ms for stage in small)
     assert not list(tmp_path.iterdir())
 

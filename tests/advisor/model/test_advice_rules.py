@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ocr.advisor.measure.stage_demands import IDLE_FROM, _ScalingClock, _waiting_share
+from ocr.advisor.measure.stage_demands import IDLE_FROM, ScalingClock, _waiting_share
 from ocr.advisor.model.queueing import DISK, GIL, Consumer, Demand, Pipeline, Prediction
 from ocr.advisor.remedies.advice import Remedy
 
@@ -76,7 +76,7 @@ def test_a_slower_first_epoch_pays_off_after(first, later, epochs):
 def measured(seconds: float, cpu: float, together: list[float], held: float) -> Demand:
     """The demand of a stage with these measurements; a thread is seen to hold the GIL for 0.1 to 0.9 of the time."""
     with ThreadPoolExecutor(1) as pool:
-        clock = _ScalingClock(pool, at_once=3)
+        clock = ScalingClock(pool, at_once=3)
     clock._alone, clock._kinds, clock._core_seconds = {"stage": [(seconds, cpu)]}, {"stage": "fixed"}, [1.0]
     clock._together = {"stage": together}
     clock._held = {"stage": [held], "free": [0.1], "held": [0.9]}

@@ -80,15 +80,6 @@ def test_a_slow_model_is_told_to_be_the_bottleneck(synthetic, tmp_path):
     assert advice.sentence.endswith("Nothing here will help.")
 
 
-def test_the_real_model_is_measured_also_in_bf16(synthetic, tmp_path):
-    with temporary_folder(tmp_path) as folder:
-        small = "dataloaders.train_dataloader.batch_size=2"
-        advice = advisor(synthetic, small, split="train", step_ms=None).advise(folder, lambda what: None)
-    assert advice.consumer.step_seconds > 0
-    assert advice.consumer.step_cpu_seconds > 0
-    assert "bf16" in {remedy.name for remedy in advice.remedies}
-
-
 def test_the_advice_is_a_table_a_file_and_a_page(synthetic, tmp_path, capsys):
     from rich.console import Console
 
@@ -131,7 +122,8 @@ def test_the_command_advises_within_one_run(synthetic, tmp_path):
 def test_tuned_settings_have_the_last_word(tmp_path):
     configs = shutil.copytree(CONFIGS, tmp_path / "configs")
     overrides = ["data.cache=prefix", "data.num_workers=3", "transforms.normalize=host", "trainer.precision=bf16-mixed"]
-    path = write_tuned([*overrides, "shards_base_path=SHARDS"], "base", "ocr advise --apply", configs / "data")
+    overrides += ["compile_model=true", "threads.model=1"]
+    path = write_tuned([*overrides, "shards_base_path=SHARDS"], ("data", "base"), "ocr advise --apply", configs)
     assert path == configs / "data" / "tuned.yaml"
     text = path.read_text()
     assert "# Written by: ocr advise --apply" in text
@@ -142,7 +134,26 @@ def test_tuned_settings_have_the_last_word(tmp_path):
         config = compose("train", ["data=tuned"])
     assert (config.data.cache, config.data.num_workers) == ("prefix", 3)
     assert (config.transforms.normalize, config.trainer.precision) == ("host", "bf16-mixed")
+    assert (config.compile_model, config.threads.model) == (True, 1)
     assert config.dataloaders.train_dataloader.num_workers == 3
+
+
+def test_tuned_settings_of_an_experiment_come_after_its_own(tmp_path):
+    configs = shutil.copytree(CONFIGS, tmp_path / "configs")
+    overrides = ["dataloaders.train_dataloader.num_workers=2", "trainer.check_val_every_n_epoch=25"]
+    base = base_group(["model=lite", "experiment=receipts"])
+    assert write_tuned(overrides, base, "ocr advise", configs) == configs / "experiment" / "tuned.yaml"
+    with initialize_config_dir(str(configs), version_base="1.3"):
+        config = compose("train", ["experiment=tuned"])
+    assert config.dataloaders.train_dataloader.num_workers == 2
+    assert config.trainer.check_val_every_n_epoch == 25
+    assert config.model.encoder == "hgnetv2_b0"
+
+
+def test_workers_that_an_experiment_sets_are_advised_where_they_are_set(synthetic):
+    chief = advisor(synthetic, "experiment=receipts", "transforms.size=64", split="train")
+    assert chief.workload.workers_setting == "dataloaders.train_dataloader.num_workers"
+    assert advisor(synthetic).workload.workers_setting == "data.num_workers"
 
 
 def test_tuned_settings_are_not_tuned_again():

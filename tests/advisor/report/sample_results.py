@@ -184,12 +184,28 @@ MEASURED = {
 
 
 def timeline(steps: int = 22) -> list[dict[str, Any]]:
-    """Wait, compute, wait, ... from a clock that does not start at zero."""
+    """Wait, compute, wait, ... from a clock that does not start at zero, of one thread, as older versions wrote it."""
     spans, now = [], 100.0
     for step in range(steps):
         for what, seconds in (("wait", 0.9 if step == 0 else 0.186), ("compute", 0.1204)):
             spans.append({"what": what, "start_s": now, "end_s": now + seconds})
             now += seconds
+    return spans
+
+
+def threads(steps: int = 12) -> list[dict[str, Any]]:
+    """A model that waits for two workers, one of which runs a stage with an awkward name."""
+    spans = []
+    for step in range(steps):
+        for what, kind, start, end in (("wait", "wait", 0.0, 0.25), ("step", "model", 0.25, 0.4)):
+            spans.append({"what": what, "kind": kind, "thread": "model", "start_s": start, "end_s": end})
+        for worker in ("worker 1", "worker 2"):
+            parts = [("decode", "fixed", 0.0, 0.2), (AWKWARD, "random", 0.2, 0.3), ("targets", "targets", 0.3, 0.32)]
+            for what, kind, start, end in parts:
+                spans.append({"what": what, "kind": kind, "thread": worker, "start_s": start, "end_s": end})
+        for span in spans[-8:]:
+            span["start_s"] += 0.4 * step
+            span["end_s"] += 0.4 * step
     return spans
 
 
@@ -217,7 +233,8 @@ def advice() -> dict[str, Any]:
             for r, error in zip(ranked, errors, strict=False)
         ],
         mean_error=0.071,
-        timeline=timeline(),
+        timeline=threads(),
+        memory=[{"at_s": 0.2 * at, "bytes": 1_200_000_000 + 40_000_000 * at} for at in range(24)],
         cache=[
             {"split": f"{PLACE}/images/train", "bytes": 430_080_000, "covers": 1.0, "hits": 700, "misses": 350},
             {"split": f"{PLACE}/images/val", "bytes": 31_000_000, "covers": 0.468, "hits": 0, "misses": 29},

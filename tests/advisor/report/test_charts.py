@@ -17,17 +17,6 @@ def test_a_bar_is_as_long_as_its_figure():
         assert four == pytest.approx(4 * one, abs=0.05)
 
 
-def test_a_timeline_counts_waiting_from_its_own_start_and_says_when_it_is_cut():
-    _, (chart,) = charts.charts_of_measurement({"timeline": samples.timeline(steps=3)})
-    waiting, computing = chart.rows
-    assert waiting.value == "1.27 s · 78 %"
-    assert computing.value == "361 ms · 22 %"
-    assert waiting.marks[0].start == 0
-    assert chart.note == ""
-    _, (chart,) = charts.charts_of_measurement({"timeline": samples.timeline(steps=5000)})
-    assert chart.note == "The first 62.0 s of the run."
-
-
 def test_sizes_add_up_to_their_total_and_name_no_more_stages_than_colours():
     _, (*_, sizes) = charts.charts_of_profile(samples.profile())
     for row, size in zip(sizes.rows, samples.profile()["sizes"], strict=True):

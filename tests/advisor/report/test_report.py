@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from html import escape, unescape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 import sample_results as samples
 import typer
+from outline import Outline
 from typer.testing import CliRunner
 
 from ocr.advisor.commands.report import report
@@ -22,30 +22,6 @@ from ocr.advisor.report.result_file import write_result
 from ocr.errors import ConfigError, DataError
 
 KINDS = {"profile": samples.profile, "bench": samples.bench, "advice": samples.advice}
-VOID = {"meta", "meter", "wbr"}
-
-
-class Outline(HTMLParser):
-    """Headings, and whether every tag is closed in its turn."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.headings: list[str] = []
-        self.feed(page)
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] == "h2":
-            self.headings.append(data)
 
 
 def all_of_them() -> list[dict[str, Any]]:
@@ -79,15 +55,15 @@ def test_text_of_results_is_escaped_wherever_it_is_shown():
 
 
 def test_a_section_is_there_only_where_its_data_is():
-    time, helps = "Where the time goes", "What would help"
+    time, threads, helps = "Where the time goes", "One epoch by thread", "What would help"
     truth, configurations, again = "Predicted against measured", "Configurations side by side", "Commands"
     headings = {kind: Outline(render_report([make()])).headings for kind, make in KINDS.items()}
     assert headings["profile"] == [time, "Machine", again]
     assert headings["bench"] == [configurations, "Machine", again]
-    assert headings["advice"] == [time, helps, truth, "Cache and machine", again]
+    assert headings["advice"] == [time, threads, helps, truth, "Cache and machine", again]
     every = Outline(render_report(all_of_them())).headings
-    assert every == [time, helps, truth, configurations, "Cache and machine", again]
-    unverified = samples.advice() | {"verified": [], "cache": []}
+    assert every == [time, threads, helps, truth, configurations, "Cache and machine", again]
+    unverified = samples.advice() | {"verified": [], "cache": [], "timeline": []}
     assert Outline(render_report([unverified])).headings == [time, helps, "Machine", again]
 
 
@@ -131,6 +107,26 @@ def test_every_remedy_is_told_with_gain_costs_and_reason():
     reason = "Shards hold letterboxed pages; writing takes time."
     assert cells == ["2.0 ×", "103", "3.40 s", "21.0 s", "none", "2.0 GB", "3.5 epochs", reason]
     assert [re.findall(r"<td[^>]*>(.*?)</td>", lines[n])[6] for n in (13, 4, 1)] == ["never", "at once", "1 epoch"]
+
+
+def test_runs_and_memory_are_told_and_what_changes_the_hmean_is_not_tried_first():
+    advice = samples.advice()
+    run = {"run_s": 7000.0, "memory_bytes": 3_000_000_000}
+    advice["present"] |= run
+    advice["left_out"] = {"compiled model": "no <compiler>"}
+    for remedy in advice["remedies"]:
+        remedy |= run | {"hmean": "same", "fits": True}
+    advice["remedies"][0] |= {"hmean": "not known"}
+    advice["remedies"][-1] |= {"fits": False, "gain": None}
+    page = unescape(render_report([advice]))
+    table = page[page.index("<caption>Remedies") :].split("</table>")[0]
+    lines = re.findall(r"<tr>.*?</tr>", table, flags=re.DOTALL)[1:]
+    first, last = (re.findall(r"<td[^>]*>(.*?)</td>", lines[n]) for n in (0, -1))
+    assert first[4:7] == ["1 h 57 min", "3.0 GB", "not known"]
+    assert last[0] == "does not fit"
+    assert "Predicted run" in page
+    assert "compiled model: no <compiler>" in page
+    assert f"{advice['remedies'][0]['name']}:" not in page.split("Try first")[1].split("</div>")[0]
 
 
 def test_the_commands_can_be_copied_into_a_shell():

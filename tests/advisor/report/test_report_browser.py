@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import sample_results as samples
-from browser import Browser, start_browser
+import sample_runs
+from browser import CONTRASTS, Browser, start_browser
 
 from ocr.advisor.report.html_page import write_report
 
@@ -33,35 +34,6 @@ OVERLAPPING = f"""{VISIBLE}.flatMap(svg => {{
 SMALLEST_LETTERS = f"""Math.min(...{VISIBLE}.flatMap(svg => [...svg.querySelectorAll('text')].map(text =>
   parseFloat(getComputedStyle(text).fontSize) * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)))"""
 
-# Every text against the nearest colour behind it, every mark of a chart against its card.
-CONTRASTS = """(() => {
-  const parse = colour => colour.match(/[\\d.]+/g).map(Number)
-  const light = colour => parse(colour).slice(0, 3).map(v => v / 255)
-    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0)
-  const behind = node => {
-    for (; node; node = node.parentElement) {
-      const colour = getComputedStyle(node).backgroundColor
-      if ((parse(colour)[3] ?? 1) == 1) return colour
-    }
-    return 'rgb(255, 255, 255)'
-  }
-  const ratio = (one, other) => {
-    const [dark, bright] = [light(one), light(other)].sort((a, b) => a - b)
-    return (bright + 0.05) / (dark + 0.05)
-  }
-  const found = {text: [], mark: []}
-  for (const node of document.body.querySelectorAll('*')) {
-    const own = [...node.childNodes].some(child => child.nodeType == 3 && child.data.trim())
-    const style = getComputedStyle(node)
-    if (!node.getClientRects().length || node.closest('title, desc')) continue
-    if (own) found.text.push([ratio(node.closest('svg') ? style.fill : style.color, behind(node)), node.textContent])
-    const line = node.matches('.ring, .whisker, .link'), area = node.matches('.bar, rect, .dot')
-    if (line || area) found.mark.push([ratio(line ? style.stroke : style.fill, behind(node)), node.className.baseVal])
-  }
-  return found
-})()"""
-
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
@@ -79,6 +51,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "profiles": [other, samples.profile()],
         "bench": [samples.bench()],
         "advice": [samples.advice() | {"timeline": samples.timeline(steps=5000)}],
+        "runs": [*sample_runs.three_runs(tmp_path_factory.mktemp("runs")), samples.advice()],
         "bare": [samples.bare("profile"), samples.bare("bench"), samples.bare("advice")],
     }
     folder = tmp_path_factory.mktemp("a report & <more>")
@@ -88,7 +61,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("width", [320, PHONE, 700, DESK])
-@pytest.mark.parametrize("name", ["all", "profiles", "bench", "advice", "bare"])
+@pytest.mark.parametrize("name", ["all", "profiles", "bench", "advice", "runs", "bare"])
 def test_it_renders_from_disk_without_overflow_or_complaint(browser, pages, name, width):
     browser.open(pages[name], width)
     assert browser.evaluate("document.querySelector('.verdict').getBoundingClientRect().top") < 100
@@ -104,7 +77,7 @@ def test_each_chart_is_shown_once_in_letters_that_can_be_read(browser, pages, wi
     browser.open(pages["all"], width)
     shown = "[...document.querySelectorAll('figure')].map(figure => [...figure.querySelectorAll('svg')]"
     counts = browser.evaluate(f"{shown}.filter(svg => svg.getBoundingClientRect().width).length)")
-    assert counts == [1] * 10
+    assert counts == [1] * 12
     assert browser.evaluate(SMALLEST_LETTERS) > 10.5
 
 
@@ -118,9 +91,10 @@ def test_a_wide_table_scrolls_by_itself_and_keeps_its_names_in_sight(browser, pa
     assert browser.evaluate(f"{wide}.map(box => Math.round({names})).every(left => left >= 0 && left <= 1)")
 
 
+@pytest.mark.parametrize("name", ["all", "runs"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_and_marks_stand_out_in_both_themes(browser, pages, theme):
-    browser.open(pages["all"], DESK, theme)
+def test_text_and_marks_stand_out_in_both_themes(browser, pages, theme, name):
+    browser.open(pages[name], DESK, theme)
     page = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (page == "rgb(250, 251, 252)") == (theme == "light")
     found = browser.evaluate(CONTRASTS)
@@ -130,8 +104,9 @@ def test_text_and_marks_stand_out_in_both_themes(browser, pages, theme):
     assert min(found["mark"])[0] >= 3, min(found["mark"])
 
 
-def test_it_prints_black_on_white_with_nothing_cut_off_even_in_the_dark(browser, pages):
-    browser.open(pages["all"], PAPER, "dark", media="print")
+@pytest.mark.parametrize("name", ["all", "runs"])
+def test_it_prints_black_on_white_with_nothing_cut_off_even_in_the_dark(browser, pages, name):
+    browser.open(pages[name], PAPER, "dark", media="print")
     style = "getComputedStyle(document.body)"
     assert browser.evaluate(f"[{style}.color, {style}.backgroundColor]") == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
     assert browser.evaluate("getComputedStyle(document.querySelector('.bar.c1')).fill") == "rgb(26, 86, 207)"
@@ -141,6 +116,20 @@ def test_it_prints_black_on_white_with_nothing_cut_off_even_in_the_dark(browser,
     assert browser.evaluate(SMALLEST_LETTERS) > 10
     assert browser.evaluate(OVERLAPPING) == []
     assert browser.pdf().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_what_is_folded_opens_with_the_keyboard_and_fits(browser, pages, width):
+    browser.open(pages["runs"], width)
+    count = browser.evaluate("document.querySelectorAll('details').length")
+    assert count == 4  # The settings and the epochs of two runs.
+    for at in range(count):
+        browser.evaluate(f"document.querySelectorAll('summary')[{at}].focus()")
+        for kind in ("keyDown", "keyUp"):
+            key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
+            browser.send("Input.dispatchKeyEvent", type=kind, **key)
+    assert browser.evaluate("[...document.querySelectorAll('details')].every(one => one.open)")
+    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_screen_readers_find_headings_tables_and_pictures_with_names(browser, pages):
@@ -153,4 +142,4 @@ def test_screen_readers_find_headings_tables_and_pictures_with_names(browser, pa
     assert ("columnheader", "samples/s") in named
     assert ("region", "Remedies, best first") in named
     images = [name for role, name in named if role == "image"]
-    assert len(images) == len(set(images)) == 10
+    assert len(images) == len(set(images)) == 12

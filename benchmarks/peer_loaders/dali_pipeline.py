@@ -1,0 +1,70 @@
+"""NVIDIA DALI on the CPU: it reads, decodes, resizes and pads; maps are drawn by threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nvidia.dali import fn, pipeline_def, types
+from nvidia.dali.plugin.base_iterator import LastBatchPolicy
+from nvidia.dali.plugin.pytorch import DALIGenericIterator
+
+from benchmarks.peer_loaders.common import Course, FinishedInThreads, annotated_pages
+
+READER = "pages"
+
+
+@pipeline_def(enable_checkpointing=True)
+def letterboxed(course: Course, training: bool) -> tuple[Any, Any]:
+    files = [page.path for page in annotated_pages(course)]
+    encoded, number = fn.readers.file(
+        files=files, labels=list(range(len(files))), name=READER, shuffle_after_epoch=training, pad_last_batch=False
+    )
+    image = fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
+    image = fn.resize(image, size=(course.size, course.size), mode="not_larger", antialias=False)
+    # An odd margin: the smaller half is on the left and at the top, as in the letterbox of the others.
+    padded = {"out_of_bounds_policy": "pad", "fill_values": 0, "rounding": "truncate"}
+    image = fn.crop(image, crop=(course.size, course.size), **padded)
+    return image, number
+
+
+class Pixelwise:
+    """Pixels and numbers of pages, batch by batch."""
+
+    def __init__(self, course: Course, training: bool) -> None:
+        self.course, self.training = course, training
+        self.iterator = self._open()
+
+    def _open(self, checkpoint: Any = None) -> DALIGenericIterator:
+        pipeline = letterboxed(
+            self.course,
+            self.training,
+            batch_size=self.course.batch_size,
+            num_threads=max(1, self.course.workers),
+            device_id=None,
+            prefetch_queue_depth=2,
+            **({"checkpoint": checkpoint} if checkpoint else {}),
+        )
+        settings = {"reader_name": READER, "last_batch_policy": LastBatchPolicy.PARTIAL, "auto_reset": True}
+        return DALIGenericIterator([pipeline], ["image", "number"], **settings)
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        for (batch,) in self.iterator:
+            yield batch["image"], batch["number"]
+
+    def resume(self, checkpoint: str) -> None:
+        self.iterator = self._open(checkpoint)
+
+
+class Epochs(FinishedInThreads):
+    batches: Pixelwise
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"checkpoint": self.batches.iterator.checkpoints()[0]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.batches.resume(state["checkpoint"])
+
+
+def open_loader(course: Course, training: bool) -> Epochs:
+    return Epochs(course, training, Pixelwise(course, training))

@@ -1,0 +1,17 @@
+"""GlyphFeed itself, with a raw cache, a dense cache, or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.peer_loaders.common import Course, random_stages
+from ocr import DBTransforms, Loader, OCRDataset
+from ocr.pipeline.prefix import Letterbox
+
+
+def open_loader(course: Course, training: bool, **settings: Any) -> Loader:
+    stages = [Letterbox(course.size), *(random_stages(course.size) if training else ())]
+    transform = DBTransforms(stages, normalize="device")
+    settings = {"image_loading_config": {"annotation_frame": "upright"}, "use_stored_maps": False} | settings
+    dataset = OCRDataset(course.images, course.annotation, transform, cache_folder=course.store, **settings)
+    return Loader(dataset, course.batch_size, course.workers, shuffle=training)

@@ -1,0 +1,49 @@
+"""Mosaic Streaming: letterboxed pages in MDS shards on this disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
+from streaming.base.util import clean_stale_shared_memory
+
+from benchmarks.peer_loaders.common import (
+    Course,
+    Item,
+    PageWork,
+    annotated_pages,
+    decode_with_pillow,
+    from_record,
+    to_record,
+    torch_loader,
+)
+
+COLUMNS = {
+    "name": "str",
+    "image": "ndarray",
+    "vertices": "ndarray",
+    "offsets": "ndarray",
+    "ignore": "ndarray",
+}
+
+
+def prepare(course: Course) -> None:
+    work = PageWork(course, False)
+    with MDSWriter(out=str(course.store), columns=COLUMNS) as writer:
+        for page in annotated_pages(course):
+            writer.write(to_record(work.fixed(decode_with_pillow(page.path), page)))
+
+
+class StoredPages(StreamingDataset):  # type: ignore[misc]
+    def __init__(self, course: Course, training: bool) -> None:
+        super().__init__(local=str(course.store), shuffle=training, batch_size=course.batch_size)
+        self.work = PageWork(course, training)
+
+    def __getitem__(self, index: Any) -> Item:
+        return self.work.finish(from_record(super().__getitem__(index)))
+
+
+def open_loader(course: Course, training: bool) -> Any:
+    # As its documentation advises for what a killed run left behind.
+    clean_stale_shared_memory()
+    return torch_loader(StoredPages(course, training), course, StreamingDataLoader)

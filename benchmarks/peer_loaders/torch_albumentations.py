@@ -1,0 +1,38 @@
+"""torch's DataLoader with Pillow and Albumentations, as most text detectors are trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import albumentations
+import cv2
+
+from benchmarks.peer_loaders.common import Course, DecodedPages, Page, PageWork, Pixels, torch_loader
+from ocr.pipeline.sample import Sample
+
+
+class AlbumentationsWork(PageWork):
+    """Pixels by Albumentations; polygons are moved by our matrix, which is faster than its keypoints."""
+
+    def __init__(self, course: Course, training: bool) -> None:
+        super().__init__(course, training)
+        side = course.size
+        self.resize = albumentations.Compose(
+            [
+                albumentations.LongestMaxSize(max_size=side),
+                albumentations.PadIfNeeded(min_height=side, min_width=side, border_mode=cv2.BORDER_CONSTANT),
+            ]
+        )
+
+    def fixed(self, image: Pixels, page: Page) -> Sample:
+        return self.placed(self.resize(image=image)["image"], (image.shape[1], image.shape[0]), page)
+
+
+class AlbumentationsPages(DecodedPages):
+    def __init__(self, course: Course, training: bool) -> None:
+        super().__init__(course, training)
+        self.work = AlbumentationsWork(course, training)
+
+
+def open_loader(course: Course, training: bool) -> Any:
+    return torch_loader(AlbumentationsPages(course, training), course, shuffle=training)

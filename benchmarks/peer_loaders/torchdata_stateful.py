@@ -1,0 +1,13 @@
+"""torchdata's StatefulDataLoader: torch's DataLoader that can resume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from benchmarks.peer_loaders.common import Course, DecodedPages, torch_loader
+
+
+def open_loader(course: Course, training: bool) -> Any:
+    return torch_loader(DecodedPages(course, training), course, StatefulDataLoader, shuffle=training)

@@ -1,0 +1,158 @@
+"""advise: where the time of any loader and step goes, and what would make its epochs faster."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+from torch.utils.data import DataLoader, IterableDataset
+
+from ocr.advisor.measure.any_loader import measure_loader
+from ocr.advisor.measure.machine import describe_machine
+from ocr.advisor.measure.timed_batches import Span, run_epoch
+from ocr.advisor.model.queueing import Consumer, Demand, Pipeline
+from ocr.advisor.remedies.advice import Advice, Remedy
+from ocr.advisor.remedies.loader_remedies import LoaderRemedies
+from ocr.advisor.report.advice_result import to_result
+from ocr.advisor.report.advice_screen import print_advice
+from ocr.advisor.report.html_page import render_report, write_report
+from ocr.cache.folder import cache_root
+from ocr.checks import check_integer
+from ocr.errors import DataError
+from ocr.system import usable_cores
+
+ITEMS = 16
+ROUNDS = 2
+STREAMED_BATCHES = 8
+
+Step = Callable[[Any], object]
+
+
+def advise(
+    loader: Iterable[Any], step: Step | None = None, *, items: int = ITEMS, verify: bool = False, show: bool = True
+) -> LoaderAdvice:
+    """Measure a loader and the step that takes its batches, and predict what would make an epoch faster.
+
+    `loader` is a torch DataLoader of a map-style dataset; of a stream or any other iterable only waiting and computing
+    are told apart. `step(batch)` is what your loop does with a batch. With `verify`, whole epochs of the present loader
+    and of every remedy are run, and compared with the predictions. `show` prints the result; a notebook shows a report.
+    """
+    check_integer("items", items, 1)
+    cores = usable_cores()
+    if isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset):
+        found, remedies = _advise_loader(loader, step, items, cores)
+        if verify:
+            _verify(found, remedies, step)
+    else:
+        found = _advise_stream(loader, step, cores)
+    advice = LoaderAdvice(found)
+    if show:
+        advice.show()
+    return advice
+
+
+@dataclass(frozen=True)
+class LoaderAdvice:
+    """What `advise` found."""
+
+    advice: Advice
+
+    @property
+    def sentence(self) -> str:
+        """The verdict."""
+        return self.advice.sentence
+
+    @property
+    def bottleneck(self) -> str:
+        """What limits an epoch: a stage of the loader, or the model."""
+        present = self.advice.present.later
+        return present.stage or present.bottleneck
+
+    @property
+    def remedies(self) -> list[Remedy]:
+        """Best first."""
+        return self.advice.remedies
+
+    def show(self, console: Console | None = None) -> None:
+        """The tables, on the screen."""
+        print_advice(self.advice, console or Console())
+
+    def write(self, path: str | Path) -> None:
+        """The report, as one HTML page."""
+        write_report([self._result], Path(path))
+
+    @cached_property
+    def _result(self) -> dict[str, Any]:
+        return to_result(self.advice, "ocr.advisor.advise(loader, step)", describe_machine(cache_root()), "", {}, [])
+
+    def _repr_html_(self) -> str:
+        page = escape(render_report([self._result]))
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 50em; border: 0"></iframe>'
+
+
+def _advise_loader(loader: DataLoader[Any], step: Step | None, items: int, cores: int) -> tuple[Advice, LoaderRemedies]:
+    costs = measure_loader(loader, step, items, cores)
+    remedies = LoaderRemedies(loader, costs, cores)
+    demands = (costs.dataset, costs.collate, *([costs.transfer] if costs.transfer and loader.num_workers else []))
+    shape = (costs.items, costs.batch_size, loader.num_workers)
+    present, others = remedies.present, remedies.all()
+    place = type(loader.dataset).__name__
+    return Advice(place, *shape, demands, costs.consumer, present, others, unit="item"), remedies
+
+
+def _verify(advice: Advice, remedies: LoaderRemedies, step: Step | None) -> None:
+    """Whole epochs of the present loader and of every remedy, in turns; the fastest counts, after a first one."""
+    with TemporaryDirectory(prefix="glyphfeed-advise-") as folder:
+        tried = {}
+        for remedy in [advice.present, *advice.remedies]:
+            build = remedies.builds.get(remedy.name)
+            tried[remedy.name] = build() if build else remedies.build_cached(remedy, Path(folder))
+        seconds: dict[str, list[float]] = {name: [] for name in tried}
+        for _ in range(1 + ROUNDS):
+            for name, each in tried.items():
+                seconds[name].append(run_epoch(each, step)[0])
+        tried.clear()
+        gc.collect()
+    advice.verified += [
+        (one.name, one.later.epoch_seconds, min(seconds[one.name][1:])) for one in [advice.present, *advice.remedies]
+    ]
+
+
+def _advise_stream(batches: Iterable[Any], step: Step | None, cores: int) -> Advice:
+    """Of batches that come from anywhere: what making and using them take, and whether both happen at once."""
+    passed = iter(batches)
+    made = _mean(run_epoch(islice(passed, STREAMED_BATCHES))[1], "wait", batches)
+    spans = run_epoch(islice(passed, STREAMED_BATCHES), step)[1]
+    waited, computed = (_mean(spans, what, batches) for what in ("wait", "compute"))
+    overlaps = waited < max(made - computed, made / 2)
+    consumer = Consumer(computed)
+    demand = Demand("the loader", made, 0.0)
+    one_by_one, ahead = (
+        Pipeline((demand,), consumer, STREAMED_BATCHES, 1, workers, cores).predict() for workers in (0, 1)
+    )
+    present = ahead if overlaps else one_by_one
+    others = []
+    if not overlaps:
+        change = ("make the next batch in a thread while the step runs",)
+        gain = present.epoch_seconds / ahead.epoch_seconds
+        others.append(Remedy("batches ahead", change, "", ahead, ahead, gain))
+    now = Remedy("present", (), "", present, present, 1.0)
+    shape = (STREAMED_BATCHES, 1, present.pipeline.workers)
+    return Advice(type(batches).__name__, *shape, (demand,), consumer, now, others, timeline=spans, unit="batch")
+
+
+def _mean(spans: Sequence[Span], what: str, batches: Iterable[Any]) -> float:
+    """Of a few batches, without the first, which may start or compile something, and the end of the last."""
+    seconds = [span.end_s - span.start_s for span in spans if span.what == what][1:]
+    seconds = seconds[:-1] if what == "wait" else seconds
+    if not seconds:
+        raise DataError(f"{type(batches).__name__} gives fewer than {2 * STREAMED_BATCHES} batches. Give one with more")
+    return sum(seconds) / len(seconds)

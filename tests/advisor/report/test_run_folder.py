@@ -1,0 +1,84 @@
+"""A run's folder as a result: curves over epochs, also of a resumed or unfinished run, and settings as written."""
+
+import json
+
+import pytest
+from sample_runs import HARDEST, metrics, write_metrics, write_run
+
+from ocr.advisor.report.run_folder import read_run
+from ocr.errors import DataError
+
+
+def test_a_run_is_read_with_its_curves_settings_pages_and_checkpoints(tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET", "hunter2")
+    run = read_run(write_run(tmp_path / "run"))
+    assert run["name"] == "run"
+    assert run["command"] == "ocr train 'dataset_base_path=/data/<pages>' model.channels=64"
+    assert [epoch["epoch"] for epoch in run["epochs"]] == list(range(6))
+    last = run["epochs"][-1]
+    assert (last["hmean"], last["samples_per_s"]) == (pytest.approx(0.9 - 0.5 / 6), 12.5)
+    assert last["seconds"] == {"data_wait": 0.2, "forward": 3.0, "backward": 6.8}
+    assert "hmean" not in run["epochs"][0]
+    assert run["hardest"] == HARDEST
+    assert run["checkpoints"] == [{"name": "best.ckpt", "bytes": 1000}]
+    assert run["settings"]["model.channels"] == "64"
+    assert run["settings"]["sizes"] == "[1, 2]"
+    assert run["settings"]["stages.0.p"] == "0.5"
+    assert run["settings"]["resume"] == "null"
+    assert "hunter2" not in json.dumps(run)
+
+
+def test_a_loss_is_placed_by_the_epochs_trained_until_its_step(tmp_path):
+    run = read_run(write_run(tmp_path / "run", epochs=2, steps=4))
+    assert run["losses"] == [[0.5, 4.0], [1.0, 2.0], [1.5, pytest.approx(8 / 6)], [2.0, 1.0]]
+
+
+def test_a_resumed_run_replaces_what_it_repeats(tmp_path):
+    folder = tmp_path / "run"
+    write_metrics(folder, 0, metrics(range(4), 4, 0.9, 0.2))
+    again = [
+        row | ({"samples_per_second": 99} if "samples_per_second" in row else {})
+        for row in metrics(range(3, 6), 4, 0.9, 0.2)
+    ]
+    write_metrics(folder, 1, again)
+    # By number, not by name: 10 comes after 2.
+    write_metrics(folder, 10, metrics(range(5, 6), 4, 0.7, 0.2))
+    run = read_run(folder)
+    assert [epoch["samples_per_s"] for epoch in run["epochs"]] == [12.5, 12.5, 12.5, 99, 99, 12.5]
+    assert run["epochs"][-1]["hmean"] == pytest.approx(0.7 - 0.5 / 6)
+    assert [x for x, _ in run["losses"]] == [at / 2 for at in range(1, 13)]
+
+
+def test_an_unfinished_run_is_shown_as_far_as_it_got(tmp_path):
+    file = write_metrics(tmp_path / "run", 0, metrics(range(3), 4, 0.9, 0.2)[:-1])
+    text = file.read_text()
+    file.write_text(text[: text.rindex("\n2,") + 3])
+    run = read_run(tmp_path / "run")
+    assert [epoch["epoch"] for epoch in run["epochs"]] == [0, 1]
+    # The third epoch is taken to be as long as the second.
+    assert run["losses"][-1][0] == pytest.approx(2.5)
+    assert run["settings"] == {}
+    assert run["hardest"] is None
+    assert run["checkpoints"] == []
+
+
+def test_a_run_without_an_epoch_has_no_curves(tmp_path):
+    write_metrics(tmp_path / "run", 0, metrics(range(1), 4, 0.9, 0.2)[:2])
+    run = read_run(tmp_path / "run")
+    assert (run["losses"], run["epochs"]) == ([], [])
+
+
+def test_what_is_no_run_or_is_damaged_is_told_with_its_cure(tmp_path):
+    with pytest.raises(DataError, match=r"no csv/version_0/metrics.csv.*output_dir"):
+        read_run(tmp_path)
+    run = write_run(tmp_path / "run")
+    (run / "worst_pages.json").write_text("{}")
+    with pytest.raises(DataError, match=r"worst_pages.json must be a list"):
+        read_run(run)
+    (run / "worst_pages.json").unlink()
+    (run / ".hydra/config.yaml").write_text("a: [")
+    with pytest.raises(DataError, match=r"config.yaml cannot be read"):
+        read_run(run)
+    (run / "csv/version_0/metrics.csv").write_bytes(b"epoch,step\n\xff,1\n")
+    with pytest.raises(DataError, match=r"metrics.csv cannot be read"):
+        read_run(run)
