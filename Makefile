@@ -4,9 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEMO   := data/demo
+PAGES  := data/weights
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check docs bench lock clean
+.PHONY: help setup demo weights test quick check docs bench peers lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,11 +30,18 @@ demo: $(READY)  ## make receipts, check them, train the lite detector on them, d
 	$(BIN)/ocr preview $(DEMO) $(DEMO)/preview_train.png --split train
 	$(BIN)/ocr train experiment=demo dataset_base_path=$(DEMO) output_dir=$(DEMO)/run hydra.run.dir=$(DEMO)/run
 	$(BIN)/ocr test experiment=demo dataset_base_path=$(DEMO) hydra.run.dir=$(DEMO)/run checkpoint_path=$(DEMO)/run/checkpoints/best.ckpt
-	$(BIN)/ocr predict experiment=demo hydra.run.dir=$(DEMO)/run checkpoint_path=$(DEMO)/run/checkpoints/best.ckpt images=$(DEMO)/images/val out=$(DEMO)/predictions
+	$(BIN)/ocr predict checkpoint_path=$(DEMO)/run/checkpoints/best.ckpt images=$(DEMO)/images/val out=$(DEMO)/predictions overwrite=true
 	$(BIN)/ocr advise experiment=demo dataset_base_path=$(DEMO) --json $(DEMO)/advice.json --html $(DEMO)/advice.html
 
+weights: $(READY)  ## train the detector that comes with the package, on synthetic pages (an hour or two; all in data/weights)
+	$(BIN)/ocr synth $(PAGES) --train 2400 --val 80 --seed 16 --megapixels 0.5 4 --units usual \
+	    --kind receipt,receipt,receipt,form,form,form,letter,invoice --overwrite
+	$(BIN)/ocr train experiment=pretrain dataset_base_path=$(PAGES) output_dir=$(PAGES)/run hydra.run.dir=$(PAGES)/run
+	$(BIN)/ocr sweep dataset_base_path=$(PAGES) hydra.run.dir=$(PAGES)/run checkpoint_path=$(PAGES)/run/checkpoints/best.ckpt
+	$(BIN)/python -m ocr.tools.package_weights $(PAGES)/run/checkpoints/best.ckpt
+
 test: $(READY)  ## run all tests on all cores, with the coverage of ocr/
-	$(BIN)/python -m pytest -n logical --dist worksteal --cov --cov-report=term-missing --cov-fail-under=90
+	$(BIN)/python -m pytest -n logical --dist worksteal --cov --cov-report=term-missing --cov-fail-under=90 --durations=30
 
 quick: $(READY)  ## the tests that tell most, in under 90 s (tests/quick.txt)
 	$(BIN)/python -m pytest -n logical --dist worksteal @tests/quick.txt
@@ -57,6 +65,9 @@ bench: $(READY)  ## the benchmarks: make bench DATA=DIR (default: synthetic page
 	$(BIN)/python benchmarks/shards.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/dali.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/advisor.py
+
+peers: $(READY)  ## the other loaders side by side, each in its own environment: make peers DATA=DIR (all in data/peers)
+	$(BIN)/python benchmarks/peers.py $(if $(DATA),--data $(DATA))
 
 lock: $(READY)  ## pin the newest versions that go together into requirements.lock
 	$(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements.lock

@@ -10,15 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ocr.cache.items import cached as cached
     from ocr.datasets.base import OCRDataset as OCRDataset
     from ocr.datasets.conditional_normalize import ConditionalNormalize as ConditionalNormalize
     from ocr.datasets.data_module import OCRDataModule as OCRDataModule
     from ocr.datasets.db_collate_fn import DBCollateFN as DBCollateFN
     from ocr.datasets.transforms import DBTransforms as DBTransforms
     from ocr.datasets.webdataset import OCRWebDataset as OCRWebDataset
+    from ocr.deploy.detector import Detector as Detector
     from ocr.evaluation.cleval import CLEvalMetric as CLEvalMetric
     from ocr.evaluation.hmean import HmeanIoU as HmeanIoU
     from ocr.loader.loader import Loader as Loader
+    from ocr.loader.shape_batches import ShapeBatchSampler as ShapeBatchSampler
     from ocr.models.detector import TextDetector as TextDetector
 
 __version__ = "0.1.0"
@@ -30,12 +33,15 @@ __all__ = [
     "ConditionalNormalize",
     "DBCollateFN",
     "DBTransforms",
+    "Detector",
     "HmeanIoU",
     "Loader",
     "OCRDataModule",
     "OCRDataset",
     "OCRWebDataset",
+    "ShapeBatchSampler",
     "TextDetector",
+    "cached",
 ]
 
 _HOMES = {
@@ -43,12 +49,15 @@ _HOMES = {
     "ConditionalNormalize": "ocr.datasets.conditional_normalize",
     "DBCollateFN": "ocr.datasets.db_collate_fn",
     "DBTransforms": "ocr.datasets.transforms",
+    "Detector": "ocr.deploy.detector",
     "HmeanIoU": "ocr.evaluation.hmean",
     "Loader": "ocr.loader.loader",
     "OCRDataModule": "ocr.datasets.data_module",
     "OCRDataset": "ocr.datasets.base",
     "OCRWebDataset": "ocr.datasets.webdataset",
+    "ShapeBatchSampler": "ocr.loader.shape_batches",
     "TextDetector": "ocr.models.detector",
+    "cached": "ocr.cache.items",
 }
 
 

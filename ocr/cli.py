@@ -16,11 +16,15 @@ from ocr.advisor.commands.bench import EXAMPLES as BENCH_EXAMPLES
 from ocr.advisor.commands.bench import bench
 from ocr.advisor.commands.profile import EXAMPLES as PROFILE_EXAMPLES
 from ocr.advisor.commands.profile import profile
+from ocr.advisor.commands.report import EXAMPLES as REPORT_EXAMPLES
 from ocr.advisor.commands.report import report
+from ocr.deploy.service.command import EXAMPLES as SERVE_EXAMPLES
+from ocr.deploy.service.command import serve
 from ocr.exit_status import one_line_errors
 from ocr.tools.annotations_command import convert_annotations
 from ocr.tools.cache.command import app as cache_app
 from ocr.tools.convert.command import convert
+from ocr.tools.doctor_command import EXAMPLES as DOCTOR_EXAMPLES
 from ocr.tools.doctor_command import doctor
 
 PROJECT, TRAINING, SPEED, STORAGE = "Your data", "Training", "What takes how long", "Preparing ahead"
@@ -69,7 +73,8 @@ def init(
 
 
 @app.command(
-    rich_help_panel=PROJECT, epilog=_examples("ocr synth data/demo", "ocr synth pages --train 1000 --val 100 --seed 7")
+    rich_help_panel=PROJECT,
+    epilog=_examples("ocr synth data/demo", "ocr synth pages --train 1000 --kind form --units words"),
 )
 def synth(
     out: Annotated[Path, typer.Argument(help="Folder for images/<split>/ and jsons/<split>.json.")],
@@ -77,29 +82,51 @@ def synth(
     val: Annotated[int, typer.Option(help="Pages to validate on.")] = 24,
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 0,
     megapixels: Annotated[tuple[float, float], typer.Option(help="Smallest and largest page.")] = (0.5, 12.0),
+    kind: Annotated[str, typer.Option(help="receipt, form, letter, invoice; several: a,b; or mixed.")] = "receipt",
+    units: Annotated[
+        str,
+        typer.Option(help="words; lines; usual: lines on receipts, words elsewhere."),
+    ] = "lines",
+    like: Annotated[Path | None, typer.Option(help="Match the pages of this folder: sizes, text, contrast.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing pages.")] = False,
 ) -> None:
-    """Make synthetic receipts with exact polygons."""
+    """Make synthetic pages with exact polygons: receipts, forms, letters, invoices."""
     from ocr.tools.synth import synthesize
+    from ocr.tools.synth.kinds import check_units
 
-    made = synthesize(out, train, val, seed, megapixels=megapixels, workers=workers, overwrite=overwrite)
+    made = synthesize(
+        out,
+        train,
+        val,
+        seed,
+        megapixels=megapixels,
+        kind=kind,
+        units=check_units(units),
+        like=like,
+        workers=workers,
+        overwrite=overwrite,
+    )
+    named = "words and lines" if units == "usual" else units
     typer.echo(
-        f"{made.pages} pages with {made.words} words ({made.ignored} illegible, {made.curved} curved; {made.turned} "
+        f"{made.pages} pages with {made.words} {named} ({made.ignored} illegible, {made.curved} curved; {made.turned} "
         f"pages EXIF-rotated) in {made.seconds:.1f} s: {out}"
     )
+    if made.comparison:
+        typer.echo(made.comparison)
 
 
-app.command(
-    rich_help_panel=PROJECT,
-    epilog=_examples("ocr doctor data/demo", "ocr doctor DIR --html report.html --fix repaired"),
-)(doctor)
+app.command(rich_help_panel=PROJECT, epilog=_examples(*DOCTOR_EXAMPLES))(doctor)
 
 
 app.command(
     "convert-annotations",
     rich_help_panel=PROJECT,
-    epilog=_examples("ocr convert-annotations Label.txt jsons/train.json", "ocr convert-annotations gt/ val.json"),
+    epilog=_examples(
+        "ocr convert-annotations Label.txt jsons/train.json",
+        "ocr convert-annotations gt/ val.json",
+        "ocr convert-annotations train.json tasks.json --to label_studio --image-path images/train",
+    ),
 )(convert_annotations)
 
 
@@ -167,10 +194,18 @@ def test(context: typer.Context) -> None:
     rich_help_panel=TRAINING,
     context_settings=_OVERRIDES,
     options_metavar="KEY=VALUE...",
-    epilog=_examples("ocr predict checkpoint_path=best.ckpt images=FOLDER out=predictions"),
+    epilog=_examples(
+        "ocr predict checkpoint_path=best.ckpt images=FOLDER out=predictions",
+        "ocr predict images=FOLDER formats=[json,label_studio] draw=false",
+        "find . -name '*.jpg' | ocr predict checkpoint_path=exported images=- on_bad_sample=skip",
+    ),
 )
 def predict(context: typer.Context) -> None:
-    """Find the text on a folder of images: JSON, CSV and drawn pages. Takes the KEY=VALUE of `ocr train`."""
+    """Find the text on images and PDFs: JSON, CSV, COCO, files for labelling tools, drawn pages.
+
+    `images` is a folder, a file, a pattern, or - for names on standard input. Pages that are in `out` already are not
+    done again, so that the same command goes on where it was stopped. `--cfg job` shows all settings.
+    """
     _become("predict", context.args)
 
 
@@ -178,23 +213,60 @@ def predict(context: typer.Context) -> None:
     rich_help_panel=TRAINING,
     context_settings=_OVERRIDES,
     options_metavar="KEY=VALUE...",
-    epilog=_examples("ocr sweep checkpoint_path=best.ckpt dataset_base_path=DIR"),
+    epilog=_examples("ocr sweep checkpoint_path=best.ckpt dataset_base_path=DIR --keep-original"),
 )
 def sweep(context: typer.Context) -> None:
-    """Find the best settings for the boxes of a checkpoint. Takes the KEY=VALUE of `ocr train`."""
+    """Find the best settings for the boxes of a checkpoint, and write them into it.
+
+    Takes the KEY=VALUE of `ocr train`. `--keep-original` keeps the file from before as best.original.ckpt.
+    """
     _become("sweep", context.args)
 
 
+@app.command(
+    rich_help_panel=TRAINING,
+    context_settings=_OVERRIDES,
+    options_metavar="KEY=VALUE... [--compare A.ckpt B.ckpt]",
+    epilog=_examples(
+        "ocr inspect checkpoint_path=best.ckpt dataset_base_path=DIR out=inspection",
+        "ocr inspect --compare before.ckpt after.ckpt dataset_base_path=DIR",
+    ),
+)
+def inspect(context: typer.Context) -> None:
+    """Find out what is wrong with a checkpoint: every error with its cause, and what would help.
+
+    Takes the KEY=VALUE of `ocr train`. Writes tables, and atlas.html with all pages and errors drawn. `--compare`
+    shows what got better and worse from one checkpoint to another.
+    """
+    _become("inspect", context.args)
+
+
+@app.command(
+    rich_help_panel=TRAINING,
+    context_settings=_OVERRIDES,
+    options_metavar="KEY=VALUE... [--force]",
+    epilog=_examples(
+        "ocr export checkpoint_path=best.ckpt format=onnx dataset_base_path=DIR out=exported",
+        "ocr export checkpoint_path=best.ckpt format=openvino precision=int8 dataset_base_path=DIR out=small",
+    ),
+)
+def export(context: typer.Context) -> None:
+    """Write a checkpoint for another runtime (ONNX, OpenVINO, TorchScript, torch.export, TensorRT).
+
+    The pages of `dataset_base_path` or `images` run through both; a model that finds other boxes is not written
+    unless --force is given. `--cfg job` shows all settings.
+    """
+    _become("export", context.args)
+
+
+app.command(rich_help_panel=TRAINING, epilog=_examples(*SERVE_EXAMPLES))(serve)
 app.command(rich_help_panel=SPEED, epilog=_examples(*PROFILE_EXAMPLES))(profile)
 app.command(rich_help_panel=SPEED, epilog=_examples(*BENCH_EXAMPLES))(bench)
 app.command(
     rich_help_panel=SPEED,
     epilog=_examples(*ADVISE_EXAMPLES),
 )(advise)
-app.command(
-    rich_help_panel=SPEED,
-    epilog=_examples("ocr report advice.json --out report.html", "ocr report bench.json profile.json"),
-)(report)
+app.command(rich_help_panel=SPEED, epilog=_examples(*REPORT_EXAMPLES))(report)
 
 
 @app.command("compile", rich_help_panel=STORAGE, epilog=_examples("ocr compile"))

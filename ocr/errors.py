@@ -8,6 +8,7 @@ GlyphFeedError
 └── DataError              something on disk is not what it should be
     ├── AnnotationError    an annotation file, or a word in it
     ├── ImageError         an image that cannot be read, or exceeds a limit
+    │   └── ImageSizeError an image with too many pixels
     └── MapError           a stored map that does not belong to its page
 """
 
@@ -42,6 +43,10 @@ class AnnotationError(DataError, ValueError):
 
 class ImageError(DataError, OSError):
     """An image cannot be read, or exceeds a limit."""
+
+
+class ImageSizeError(ImageError):
+    """An image has more pixels than the limit."""
 
 
 class MapError(DataError):

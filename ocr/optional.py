@@ -1,5 +1,6 @@
 """Optional libraries are imported when they are used; if one is missing, the error names the extra to install."""
 
+import sys
 from importlib import import_module
 from types import ModuleType
 
@@ -13,11 +14,24 @@ EXTRAS = {
     "s3fs": "s3",
     "onnx": "export",
     "onnxruntime": "export",
+    "onnxscript": "export",
+    "openvino": "export",
+    "tensorrt": "tensorrt",
+    "pypdfium2": "pdf",
+    "fastapi": "serve",
+    "prometheus_client": "serve",
+    "uvicorn": "serve",
 }
+
+REPORTERS = {"openvino": "openvino_telemetry"}
+"""Packages that send usage statistics as soon as their library is imported, which works without them."""
 
 
 def require(module: str, purpose: str) -> ModuleType:
     """Import an optional module, or name the extra that installs it."""
+    if module in REPORTERS:
+        # No network unless asked: an entry of None makes its import fail.
+        sys.modules.setdefault(REPORTERS[module], None)  # type: ignore[arg-type]
     try:
         return import_module(module)
     except ImportError as error:

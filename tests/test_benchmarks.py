@@ -11,11 +11,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 from benchmarks.measure import Goal, copy_seconds
+from benchmarks.peer_loaders import Peer
+from benchmarks.peer_process import PeerError, make_environment
+from benchmarks.peer_report import BEGIN, END, PICTURES
 from benchmarks.reference import ReferenceDataset, compare_batches, random_transform, reference_collate
+from ocr.models.detector import TextDetector
+from ocr.models.load import save_detector
+from ocr.models.settings import DetectorSettings
 
 ROOT = Path(__file__).resolve().parent.parent
+TINY = {"encoder": "test_efficientnet", "channels": 16, "head_channels": 4}
+STUDENT = (
+    *("model=lite", "model.channels=32", "model.head_channels=16", "transforms.size=64", "data.num_workers=0"),
+    *("dataloaders.train_dataloader.batch_size=2", "trainer.accelerator=cpu", "+trainer.enable_progress_bar=false"),
+    *("callbacks.progress=null", "logger.tensorboard=null"),
+)
+
+
+@pytest.fixture
+def detector_file(tmp_path) -> Path:
+    """A detector that was never trained."""
+    path = tmp_path / "tiny.safetensors"
+    targets = {"shrink_ratio": 0.4, "thresh_min": 0.3, "thresh_max": 0.7}
+    save_detector(path, TextDetector(**TINY).eval(), DetectorSettings(TINY, letterbox={"size": 64}, targets=targets))
+    return path
 
 
 def run_epochs(data: Path, folder: Path) -> tuple[dict, str]:
@@ -109,3 +131,118 @@ def test_the_benchmark_of_scale_measures_folders_and_shards(tmp_path):
     assert list(figures) == ["folder", "shards"]
     assert all(math.isfinite(figure) for kind in figures.values() for figure in kind["10000"].values())
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+def test_the_benchmark_of_the_recipe_scores_the_targets_themselves(synthetic, monkeypatch, capsys):
+    from benchmarks import recipe
+
+    options = ["--data", str(synthetic), "--every", "8", "--sizes", "1280", "--ratios", "0.6"]
+    monkeypatch.setattr(sys, "argv", ["recipe.py", *options])
+    monkeypatch.setattr(recipe, "console", Console(width=100))
+    assert recipe.main() == 0
+    exact, soft = re.findall(r"([01]\.\d{3})/", capsys.readouterr().out)
+    assert float(exact) > 0.9
+    assert float(soft) <= float(exact)
+
+
+def test_the_benchmark_of_shapes_shows_padding_speed_and_memory(synthetic, tmp_path):
+    options = ["--data", str(synthetic), "--rounds", "1", "--size", "96", "--batch-size", "3", "--json", "found.json"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "shapes.py"), *options]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "160"}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    figures = json.loads((tmp_path / "found.json").read_text())
+    assert all(0 <= share < 0.5 for share in figures["padding"])
+    assert all(1 <= count <= 8 for count in figures["shapes"])
+    assert all(ratio > 0 for ratio in figures["speed"])
+    assert re.search(r"peak memory of training steps: \d+ MB square, \d+ MB page", run.stdout)
+
+
+def run_peers(data: Path, folder: Path, *options: str) -> dict:
+    """What the benchmark of peers writes to its file."""
+    options = ["--data", str(data), "--folder", str(folder), "--rounds", "1", "--size", "96", *options]
+    command = [sys.executable, str(ROOT / "benchmarks" / "peers.py"), "--batch-size", "4", "--workers", "1", *options]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert run.returncode == 0, run.stderr
+    return json.loads((folder / "figures.json").read_text())
+
+
+def test_the_benchmark_of_peers_tries_and_measures_each_and_continues_where_it_was(synthetic, tmp_path):
+    document = tmp_path / "peers.md"
+    document.write_text(f"before\n{BEGIN}\n{END}\nafter\n")
+    run_peers(synthetic, tmp_path / "peers", "--only", "torch")
+    figures = run_peers(synthetic, tmp_path / "peers", "--only", "raw", "--docs", str(document))
+    assert list(figures["peers"]) == ["raw", "torch"]
+    for name, resumes in (("raw", "yes"), ("torch", "no: nothing to save")):
+        peer = figures["peers"][name]
+        assert "error" not in peer, peer
+        trials = peer["trials"]
+        assert (trials["resumes"], trials["notices an edit"]) == (resumes, "yes")
+        assert trials["survives kill -9"].startswith("yes")
+        (measured,) = peer["rounds"]
+        epochs = [measured["first_run"]["first"], *measured["first_run"]["later"], *measured["second_run"]["training"]]
+        assert [epoch["pages"] for epoch in epochs] == [8] * 6
+        assert measured["second_run"]["memory_bytes"] > 1 << 26
+    assert figures["peers"]["torch"]["trials"]["gap"] == 0
+    assert figures["peers"]["raw"]["rounds"][0]["disk_bytes"] > 8 * 96 * 96 * 3
+    text = document.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert text.count("| GlyphFeed, raw cache |") == 3
+    assert all((tmp_path / "pictures" / name).stat().st_size > 1000 for name in PICTURES)
+    assert sorted(path.name for path in (tmp_path / "peers").iterdir()) == ["figures.json", "logs"]
+
+
+def test_figures_of_other_pages_are_not_mixed_with_those_of_a_run(synthetic, tmp_path):
+    (tmp_path / "figures.json").write_text(json.dumps({"course": {"pages": 7}, "peers": {}}))
+    options = ["--data", str(synthetic), "--folder", str(tmp_path)]
+    command = [sys.executable, str(ROOT / "benchmarks" / "peers.py"), *options]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert run.returncode == 1
+    assert "other pages or settings" in run.stderr
+    assert "--folder" in run.stderr
+
+
+def test_a_peer_that_cannot_be_installed_says_why(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    missing = Peer("none", "none", ("no-such-package-of-glyphfeed==0",), "", hint="libnone-dev")
+    with pytest.raises(PeerError, match=r"no-such-package-of-glyphfeed.*libnone-dev"):
+        make_environment(missing, tmp_path)
+
+
+def test_the_benchmark_of_deployed_models_measures_one_in_a_process_of_its_own(
+    synthetic, detector_file, tmp_path, monkeypatch, capsys
+):
+    from benchmarks import deploy
+
+    options = ["--data", str(synthetic), "--pages", "2", "--rounds", "1", "--cores", "1"]
+    files = ["--json", str(tmp_path / "found.json"), "--plot", str(tmp_path / "found.png")]
+    monkeypatch.setattr(sys, "argv", ["deploy.py", str(detector_file), *options, *files])
+    monkeypatch.setattr(deploy, "console", Console(width=160))
+    assert deploy.main() == 0
+    (row,) = json.loads((tmp_path / "found.json").read_text())
+    assert row["name"] == "checkpoint, torch"
+    assert 0 < row["ms"]["1"] < 1000 * row["start_seconds"]
+    assert row["file_mb"] == detector_file.stat().st_size / 1e6
+    assert row["peak_mb"] > 50
+    assert 0 <= row["hmean_70"] <= row["hmean"] <= 1
+    assert "2 pages of val" in capsys.readouterr().out
+    assert (tmp_path / "found.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_benchmark_of_distillation_trains_both_students_and_scores_them_beside_the_teacher(
+    synthetic, detector_file, tmp_path, monkeypatch
+):
+    from benchmarks import distil
+
+    options = ["--teacher", str(detector_file), "--data", str(synthetic), "--steps", "1", "--rounds", "1"]
+    options += ["--pages", "1", "--out", str(tmp_path / "runs"), "--json", str(tmp_path / "found.json")]
+    monkeypatch.setattr(sys, "argv", ["distil.py", *options, *(f"--set={setting}" for setting in STUDENT)])
+    assert distil.main() == 0
+    rows = json.loads((tmp_path / "found.json").read_text())
+    assert list(rows) == ["teacher", "without teacher", "with teacher"]
+    assert rows["without teacher"]["steps"] == 1
+    assert rows["without teacher"]["parameters"] == rows["with teacher"]["parameters"] > rows["teacher"]["parameters"]
+    assert all(math.isfinite(figure) for row in rows.values() for figure in row.values())
+    for student in ("without-teacher", "with-teacher"):
+        assert (tmp_path / "runs" / student / "checkpoints" / "last.ckpt").is_file()

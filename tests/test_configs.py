@@ -12,27 +12,31 @@ from ocr.datasets import DBCollateFN, DBTransforms, OCRDataset
 from ocr.datasets.build import build_dataset
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, DataError
+from ocr.jobs.recipe import settle
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-PRIMARY = sorted(file.stem for file in CONFIGS.glob("*.yaml"))
+# A prediction needs no dataset.
+PRIMARY = sorted({file.stem for file in CONFIGS.glob("*.yaml")} - {"predict"})
 # data/common is no source of pages by itself, and shards have tests of their own.
 OTHERS = {("data", "common"), ("data", "webdataset")}
 GROUPS = sorted({(file.parent.name, file.stem) for file in CONFIGS.glob("*/*.yaml")} - OTHERS)
 
 
-def config(data: Path, *overrides: str, name: str = "train") -> DictConfig:
+def config(data: Path, *overrides: str) -> DictConfig:
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return compose(name, [f"dataset_base_path={data}", "transforms.size=96", *overrides])
+        return compose("train", [f"dataset_base_path={data}", "transforms.size=96", *overrides])
 
 
 @pytest.mark.parametrize("name", PRIMARY)
 def test_every_primary_config_composes(synthetic, name):
-    assert config(synthetic, name=name).dataset_base_path == str(synthetic)
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        composed = compose(name, [f"dataset_base_path={synthetic}"])
+    assert composed.dataset_base_path == str(synthetic)
 
 
 @pytest.mark.parametrize(("group", "name"), GROUPS)
 def test_every_group_composes_and_instantiates(synthetic, group, name):
-    composed = config(synthetic, f"{group}={name}")
+    composed = settle(config(synthetic, f"{group}={name}"))
     for transform in ("train_transform", "val_transform"):
         assert isinstance(instantiate(composed.transforms[transform]), DBTransforms)
     assert isinstance(instantiate(composed.collate_fn), DBCollateFN)
@@ -41,7 +45,10 @@ def test_every_group_composes_and_instantiates(synthetic, group, name):
         assert isinstance(dataset, OCRDataset)
         assert len(dataset) == pages
         batch = next(iter(OCRDataModule(composed_small(composed)).loader(split)))
-        assert batch["images"].shape[:2] == (2, 3)
+        pages, channels, height, width = batch["images"].shape
+        # Pages of a rare shape are left over, and validation leaves none out.
+        assert pages == 2 or split == "val"
+        assert (channels, height % 32, width % 32) == (3, 0, 0)
 
 
 def composed_small(composed: DictConfig) -> DictConfig:

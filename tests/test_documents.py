@@ -14,8 +14,8 @@ from ocr.cli import app
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 # Written by a user, or by a command for one.
-NOT_IN_THE_REPOSITORY = {"configs/data/tuned.yaml", "configs/experiment/mine.yaml"}
-PLACEHOLDERS = {"data=tuned", "experiment=mine"}
+NOT_IN_THE_REPOSITORY = {"configs/data/tuned.yaml", "configs/experiment/tuned.yaml", "configs/experiment/mine.yaml"}
+PLACEHOLDERS = {"data=tuned", "experiment=tuned", "experiment=mine"}
 HYDRA_PROGRAMS = {
     "runners/train.py": "train",
     "runners/test.py": "test",
@@ -93,14 +93,13 @@ def check_ocr(words: list[str]) -> None:
         command, words = command.commands[words[0]], words[1:]
     assert path[1:] or not words or words[0].startswith("--"), f"ocr has no command {words[0]}"
     options = {option for parameter in command.params for option in [*parameter.opts, *parameter.secondary_opts]}
+    options |= {"--help", "--config-dir", "--cfg", "--force", "--compare"}
     for word in words:
         option = word.partition("=")[0]
-        assert not word.startswith("--") or option in options | {"--help", "--config-dir", "--cfg"}, (
-            f"{' '.join(path)}: {word}"
-        )
+        assert not word.startswith("--") or option in options, f"{' '.join(path)}: {word}"
     overrides = overrides_of(words)
     if overrides:
-        check_settings(path[1] if path[1] in ("test", "predict", "sweep") else "train", overrides)
+        check_settings(path[1] if path[1] in ("test", "predict", "sweep", "inspect", "export") else "train", overrides)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

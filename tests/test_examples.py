@@ -42,6 +42,20 @@ def test_another_training_loop_reads_cached_pages_from_the_second_epoch_on(synth
     assert re.fullmatch(r"epoch 1: loss \d+\.\d{3}, 8 of 8 pages cached", printed[-1])
 
 
+def test_pictures_of_classes_are_cached_and_loaded_like_pages(tmp_path):
+    import numpy as np
+    from PIL import Image
+
+    draw = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for number in range(5):
+            pixels = draw.integers(0, 256, (40 + number, 60, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{number}.png")
+    printed = run("any_dataset", tmp_path, tmp_path / "pictures", "--epochs", 2).splitlines()
+    assert re.fullmatch(r"epoch 1: loss \d+\.\d{3}; cached\(ImageFolder\), 100% of 10 items stored", printed[-1])
+
+
 def test_a_config_with_own_settings_trains(synthetic, tmp_path):
     fast = ["transforms.size=96", "trainer.max_epochs=1", "dataloaders.train_dataloader.batch_size=4"]
     printed = run("own_config", tmp_path, synthetic, tmp_path / "run", *fast)

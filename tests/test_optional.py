@@ -1,7 +1,9 @@
 """What is optional names the extra that brings it."""
 
+import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,17 @@ def test_a_missing_module_names_its_purpose_and_the_extra(monkeypatch, module, e
         require(module, "Loading shards")
     assert f"Loading shards needs {module}" in str(caught.value)
     assert f"pip install 'glyphfeed[{extra}]'" in str(caught.value)
+
+
+def test_openvino_is_imported_without_its_usage_statistics():
+    if find_spec("openvino") is None:
+        pytest.skip("openvino is not installed")
+    code = (
+        "import sys; from ocr.optional import require; require('openvino', 'A test'); "
+        "print([name for name in sys.modules if name.startswith('openvino_telemetry') and sys.modules[name]])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_missing_extra_can_be_caught_as_a_setting_or_as_an_import():
