@@ -246,3 +246,25 @@ def test_the_benchmark_of_distillation_trains_both_students_and_scores_them_besi
     assert all(math.isfinite(figure) for row in rows.values() for figure in row.values())
     for student in ("without-teacher", "with-teacher"):
         assert (tmp_path / "runs" / student / "checkpoints" / "last.ckpt").is_file()
+
+
+def test_the_benchmark_of_training_scores_every_seed_once_and_does_not_train_it_again(synthetic, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, str(ROOT / "benchmarks/trained.py"), "--data", str(synthetic), "--out", str(out)]
+    command += ["--seeds", "1", "--held-out", "2", "--pages", "2", *(f"--set={setting}" for setting in STUDENT)]
+    run = subprocess.run([*command, "--set=trainer.max_epochs=1"], capture_output=True, text=True, timeout=900)
+    assert run.returncode == 0, run.stderr
+    found = json.loads((out / "trained.json").read_text())
+    (result,) = found["seeds"]
+    trained = set(json.loads((out / "seed-1/train.json").read_text())["images"])
+    scored = set(json.loads((out / "seed-1/scored.json").read_text())["images"])
+    assert len(trained) == 2
+    assert len(result["counts"]) == len(scored) > 0
+    assert not trained & scored
+    assert len(result["curve"]) == 1
+    assert (out / "curve.png").read_bytes().startswith(b"\x89PNG")
+    weights = out / "seed-1/run/checkpoints/last.ckpt"
+    weights.unlink()
+    again = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert again.returncode == 0, again.stderr
+    assert not weights.exists()
