@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 from omegaconf import DictConfig
 
 from ocr.checks import check_integer
+from ocr.system import usable_cores
 
 
 def share_cores(config: DictConfig) -> None:
@@ -16,11 +18,20 @@ def share_cores(config: DictConfig) -> None:
         return  # A job without a model.
     import cv2
 
-    if threads.model != "auto":
-        check_integer("threads.model", threads.model, minimum=1)
+    count = _share_of_a_rank(config) if threads.model == "auto" else threads.model
+    if count is not None:
+        check_integer("threads.model", count, minimum=1)
         with suppress(ModuleNotFoundError):  # Exported models run without it.
             import torch
 
-            torch.set_num_threads(threads.model)
+            torch.set_num_threads(count)
     check_integer("threads.opencv", threads.opencv, minimum=1)
     cv2.setNumThreads(threads.opencv)
+
+
+def _share_of_a_rank(config: DictConfig) -> int | None:
+    """Threads of each of several ranks on this machine, which would otherwise all take every core; else None."""
+    ranks = config.get("trainer", {}).get("devices")
+    if not isinstance(ranks, int) or ranks < 2 or "OMP_NUM_THREADS" in os.environ:
+        return None
+    return max(1, usable_cores() // ranks)

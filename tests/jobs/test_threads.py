@@ -28,6 +28,24 @@ def test_by_default_the_model_has_all_cores_and_opencv_one_per_worker():
     assert (torch.get_num_threads(), cv2.getNumThreads()) == (before, 1)
 
 
+def test_ranks_on_one_machine_divide_its_cores(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("ocr.jobs.threads.usable_cores", lambda: 8)
+    share_cores(compose_training(["trainer.devices=3"]))
+    assert torch.get_num_threads() == 2
+    share_cores(compose_training(["trainer.devices=9"]))
+    assert torch.get_num_threads() == 1
+    share_cores(compose_training(["trainer.devices=2", "threads.model=3"]))
+    assert torch.get_num_threads() == 3
+
+
+def test_threads_that_the_environment_names_are_left_to_it(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    before = torch.get_num_threads()
+    share_cores(compose_training(["trainer.devices=2"]))
+    assert torch.get_num_threads() == before
+
+
 def test_both_can_be_set():
     share_cores(compose_training(["threads.model=3", "threads.opencv=2"]))
     assert (torch.get_num_threads(), cv2.getNumThreads()) == (3, 2)
