@@ -61,6 +61,16 @@ def cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         yield folder
 
 
+@pytest.fixture(autouse=True)
+def no_variables_left_behind() -> Iterator[None]:
+    """A ddp strategy in this process sets LOCAL_RANK and more: runs that a later test starts would take them for their
+    own, and wait for ranks that nobody starts."""
+    before = set(os.environ)
+    yield
+    for name in set(os.environ) - before:
+        del os.environ[name]
+
+
 @pytest.fixture
 def dataset_folder(synthetic: Path, tmp_path: Path) -> Path:
     """A copy of the pages that a test may change."""
