@@ -97,6 +97,20 @@ def test_a_stage_that_holds_the_gil_needs_it_for_its_share():
     assert measured(0.010, 0.010, [1.0], held=0.3).resource == ""
 
 
+class OneThread(ThreadPoolExecutor):
+    """Work is done before `submit` returns, as on a busy machine."""
+
+    def submit(self, work, /, *arguments, **named):
+        future = super().submit(work, *arguments, **named)
+        future.result()
+        return future
+
+
+def test_a_stage_that_is_done_before_anybody_asks_for_the_gil_did_not_hold_it():
+    with OneThread(1) as pool:
+        assert ScalingClock(pool, at_once=1)._held_share(lambda: None) < 0.5
+
+
 def test_a_stage_that_waits_needs_the_disk_for_its_share():
     demand = measured(0.010, 0.001, [2.0, 2.0, 3.0, 3.0], held=0.9)
     assert (demand.resource, demand.serial_seconds) == (DISK, pytest.approx(0.005))
