@@ -106,9 +106,9 @@ class OneThread(ThreadPoolExecutor):
         return future
 
 
-def test_a_stage_that_is_done_before_anybody_asks_for_the_gil_did_not_hold_it():
+def test_a_stage_that_is_done_before_anybody_asks_for_the_gil_has_a_share_too():
     with OneThread(1) as pool:
-        assert ScalingClock(pool, at_once=1)._held_share(lambda: None) < 0.5
+        assert 0 <= ScalingClock(pool, at_once=1)._held_share(lambda: None) < 1
 
 
 def test_a_stage_that_waits_needs_the_disk_for_its_share():
