@@ -58,10 +58,10 @@ def run_export(checkpoint, pages, monkeypatch, onnx_model, tmp_path):
     """Export the tiny detector; the ONNX model of the session is used again."""
     monkeypatch.setattr(formats, "onnx_model", lambda graph: deepcopy(onnx_model))
 
-    def run(format, precision="fp32", **options):
+    def run(format, precision="fp32", console=None, **options):
         detector, settings = load_detector(checkpoint)
         request = Export(format, precision, tmp_path / "out", pages, **options)
-        exporter = Exporter(request, Console(quiet=True))
+        exporter = Exporter(request, console or Console(quiet=True))
         return exporter.run(detector, settings, Detector(wrap_detector(detector, settings)))
 
     return run
@@ -152,16 +152,34 @@ def test_int8_leaves_the_end_in_float32_and_layers_that_change_too_much(onnx_mod
     from ocr.deploy.export import quantize as module
 
     given = [np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3), dtype=np.uint8)]
-    everything = quantize(onnx_model, given, 0.5)
+    everything = next(quantize(onnx_model, given, 0.5))
     last = [node for node in everything.model.graph.node if node.op_type == "Conv"][-1]
     assert not last.input[1].endswith("DequantizeLinear_Output")
     monkeypatch.setattr(module, "MAX_CHANGED", -1.0)
     monkeypatch.setattr(module, "GROUPS", 2)
     monkeypatch.setattr(module, "MAX_FLOAT_GROUPS", 1)
     told = []
-    chosen = quantize(onnx_model, given, 0.5, told.append)
+    (chosen,) = quantize(onnx_model, given, 0.5, told.append)
     assert chosen.changed <= everything.changed
     assert "measuring 2 groups" in told[0]
+
+
+def test_int8_that_fails_its_proof_is_tried_again_with_more_layers_in_float32(run_export, pages, monkeypatch, tmp_path):
+    from ocr.deploy.export import proof
+    from ocr.deploy.export import quantize as module
+
+    monkeypatch.setattr(module, "MAX_CHANGED", 1.0)
+    monkeypatch.setattr(module, "GROUPS", 2)
+    monkeypatch.setattr(module, "MAX_FLOAT_GROUPS", 2)
+    monkeypatch.setitem(proof.HMEAN_TOLERANCE, "int8", -2.0)  # No model passes.
+    shown = Console(record=True, width=200)
+    with pytest.raises(ProofError, match="fails its proof"):
+        run_export("onnx", "int8", shown, calibration=pages)
+    left = [int(count) for count in re.findall(r"(\d+) layers left in float32", shown.export_text())]
+    assert len(left) == 3
+    assert left == sorted(set(left))
+    assert left[0] == 0
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_model_that_finds_other_boxes_is_not_written_unless_forced(run_export, monkeypatch, tmp_path):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -70,27 +71,41 @@ class Exporter:
         """Write the folder `out`; raises ProofError if the model fails beside `reference`, the same detector."""
         request = self.request
         info = ModelInfo(settings, request.format, request.precision, versions=_versions(request.format))
-        save = self._build(detector, settings, reference)
         request.out.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(mkdtemp(prefix=f".{request.out.name}.", suffix=".partial", dir=request.out.parent))
         try:
-            save(folder, info)
-            exported = Detector(open_model(folder, "auto", request.threads))
-            proof = prove(reference, exported, request.pages, request.precision, request.threads)
-            self.console.print(proof.table(f"{request.format} {request.precision}"))
+            with closing(self._builds(detector, settings, reference)) as builds:
+                save, proof = self._first_proven(builds, folder, info, reference)
             if proof.faults and not request.force:
                 raise ProofError(
                     f"format={request.format} precision={request.precision} fails its proof: "
                     f"{'; '.join(proof.faults)}. Nothing was written; force=true writes it all the same"
                 )
-            del exported  # It may have mapped the files that are written again.
             save(folder, replace(info, proof=proof.to_dict()))
             _put(folder, request.out)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return proof
 
-    def _build(self, detector: TextDetector, settings: DetectorSettings, reference: Detector) -> formats.Save:
+    def _first_proven(
+        self, builds: Iterator[formats.Save], folder: Path, info: ModelInfo, reference: Detector
+    ) -> tuple[formats.Save, Proof]:
+        """The first build without faults, or the last one."""
+        request = self.request
+        for save in builds:
+            save(folder, info)
+            exported = Detector(open_model(folder, "auto", request.threads))
+            proof = prove(reference, exported, request.pages, request.precision, request.threads)
+            self.console.print(proof.table(f"{request.format} {request.precision}"))
+            del exported  # It may have mapped the files that are written again.
+            if not proof.faults or request.force:
+                break
+        return save, proof
+
+    def _builds(
+        self, detector: TextDetector, settings: DetectorSettings, reference: Detector
+    ) -> Generator[formats.Save]:
+        """The model; of int8 several, if they are asked for, each slower and closer to the checkpoint."""
         request = self.request
         dtype = formats.DTYPES[request.precision]
         # OpenVINO and TensorRT choose the type of each layer themselves, from float32.
@@ -98,27 +113,37 @@ class Exporter:
         normalize = settings.build("normalization", Normalize)
         graph = exportable(detector, normalize, formats.DTYPES["fp32"] if own_types else dtype)
         if request.format == "torchscript":
-            return formats.torchscript_saver(graph)
-        if request.format == "torch_export":
-            return formats.torch_export_saver(graph)
-        model = formats.onnx_model(graph)
-        if request.precision == "int8":
-            model = self._quantized(model, reference)
+            yield formats.torchscript_saver(graph)
+        elif request.format == "torch_export":
+            yield formats.torch_export_saver(graph)
+        else:
+            model = formats.onnx_model(graph)
+            models = self._quantized(model, reference) if request.precision == "int8" else iter([model])
+            for each in models:
+                yield self._saver(each, settings)
+
+    def _saver(self, model: Any, settings: DetectorSettings) -> formats.Save:
+        """Of an ONNX model."""
+        request = self.request
         if request.format == "onnx":
             return formats.onnx_saver(model)
         if request.format == "openvino":
             return formats.openvino_saver(model, request.precision)
         return formats.tensorrt_saver(model, request.precision, settings.page_size)
 
-    def _quantized(self, model: Any, reference: Detector) -> Any:
+    def _quantized(self, model: Any, reference: Detector) -> Iterator[Any]:
         pages = [reference.prepare(page).image[None] for page in self.request.calibration]
-        self.console.print(f"calibrating on {len(pages)} pages", highlight=False)
-        made = quantize(model, pages, reference.boxes.thresh, lambda text: self.console.print(text, highlight=False))
-        self.console.print(
-            f"int8: {made.changed:.1%} of the text pixels changed, {len(made.float_layers)} layers left in float32",
-            highlight=False,
-        )
-        return made.model
+        self._tell(f"calibrating on {len(pages)} pages")
+        with closing(quantize(model, pages, reference.boxes.thresh, self._tell)) as candidates:
+            for made in candidates:
+                self._tell(
+                    f"int8: {made.changed:.1%} of the text pixels changed, "
+                    f"{len(made.float_layers)} layers left in float32"
+                )
+                yield made.model
+
+    def _tell(self, text: str) -> None:
+        self.console.print(text, highlight=False)
 
 
 def check_out(out: Path) -> None:

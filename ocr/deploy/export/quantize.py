@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -42,10 +42,13 @@ class Quantized:
     float_layers: tuple[str, ...]
 
 
-def quantize(model: Any, pages: Pages, thresh: float, tell: Callable[[str], None] = log.info) -> Quantized:
-    """A quantised copy of a float32 ONNX model; the last convolution and the sigmoid stay float32."""
+def quantize(model: Any, pages: Pages, thresh: float, tell: Callable[[str], None] = log.info) -> Generator[Quantized]:
+    """Quantised copies of a float32 ONNX model, each with more layers in float32 than the one before, made on demand.
+
+    The last convolution and the sigmoid stay float32 in all of them.
+    """
     with TemporaryDirectory(prefix="glyphfeed-int8-") as folder:
-        return _Calibration(model, pages, thresh, Path(folder)).choose(tell)
+        yield from _Calibration(model, pages, thresh, Path(folder)).candidates(tell)
 
 
 class _Calibration:
@@ -62,11 +65,14 @@ class _Calibration:
         self.measured = pages[:MEASURED_PAGES]
         self.expected = self._text(onnx_runtime.start(str(folder / "ready.onnx"), "cpu"))
 
-    def choose(self, tell: Callable[[str], None]) -> Quantized:
-        """All layers if the pages change little; otherwise without the groups that change them most, one by one."""
+    def candidates(self, tell: Callable[[str], None]) -> Generator[Quantized]:
+        """First all layers, then without the groups that change pages most: those that change them little enough.
+
+        If all of them change pages more than that, the one that does least.
+        """
         best = self._quantized(set())
         if best.changed <= MAX_CHANGED:
-            return best
+            yield best
         groups = [list(part) for part in np.array_split(np.array(self.layers), min(GROUPS, len(self.layers)))]
         tell(f"int8 changes {best.changed:.1%} of the text pixels: measuring {len(groups)} groups of layers")
         alone = [self._quantized(set(self.layers) - set(group)).changed for group in groups]
@@ -74,11 +80,11 @@ class _Calibration:
         for index in np.argsort(alone)[::-1][:MAX_FLOAT_GROUPS]:
             kept |= set(groups[index])
             found = self._quantized(kept)
-            tell(f"{len(kept)} of {len(self.layers)} layers in float32: {found.changed:.1%} changed")
             best = min(best, found, key=lambda quantized: quantized.changed)
-            if best.changed <= MAX_CHANGED:
-                break
-        return best
+            if found.changed <= MAX_CHANGED:
+                yield found
+        if best.changed > MAX_CHANGED:
+            yield best
 
     def _quantized(self, float_layers: set[str]) -> Quantized:
         library = import_module("onnxruntime.quantization")
