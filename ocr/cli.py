@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -29,6 +30,7 @@ from ocr.tools.doctor_command import doctor
 
 PROJECT, TRAINING, SPEED, STORAGE = "Your data", "Training", "What takes how long", "Preparing ahead"
 HELP_OPTIONS = ["-h", "--help"]
+Command = Callable[[typer.Context], None]
 
 app = typer.Typer(
     name="ocr",
@@ -159,16 +161,18 @@ def _become(job: str, overrides: list[str]) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-m", f"ocr.jobs.{job}", *overrides])
 
 
-@app.command(
-    rich_help_panel=TRAINING,
-    context_settings=_OVERRIDES,
-    options_metavar="KEY=VALUE...",
-    epilog=_examples(
-        "ocr train dataset_base_path=DIR model=lite trainer.max_epochs=20",
-        "ocr train data=webdataset dataset_base_path=DIR",
-        "ocr train resume=outputs/DAY/TIME/checkpoints/last.ckpt",
-        "ocr train --cfg job",
-    ),
+def _job(*examples: str, name: str | None = None, options: str = "") -> Callable[[Command], Command]:
+    """A command that passes its KEY=VALUE on to a job."""
+    metavar = f"KEY=VALUE... {options}".rstrip()
+    settings: dict[str, Any] = {"context_settings": _OVERRIDES, "options_metavar": metavar}
+    return app.command(name, rich_help_panel=TRAINING, epilog=_examples(*examples), **settings)
+
+
+@_job(
+    "ocr train dataset_base_path=DIR model=lite trainer.max_epochs=20",
+    "ocr train data=webdataset dataset_base_path=DIR",
+    "ocr train resume=outputs/DAY/TIME/checkpoints/last.ckpt",
+    "ocr train --cfg job",
 )
 def train(context: typer.Context) -> None:
     """Train a detector.
@@ -179,26 +183,16 @@ def train(context: typer.Context) -> None:
     _become("train", context.args)
 
 
-@app.command(
-    rich_help_panel=TRAINING,
-    context_settings=_OVERRIDES,
-    options_metavar="KEY=VALUE...",
-    epilog=_examples("ocr test checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt dataset_base_path=DIR"),
-)
+@_job("ocr test checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt dataset_base_path=DIR")
 def test(context: typer.Context) -> None:
     """Score a checkpoint. Takes the KEY=VALUE of `ocr train`."""
     _become("test", context.args)
 
 
-@app.command(
-    rich_help_panel=TRAINING,
-    context_settings=_OVERRIDES,
-    options_metavar="KEY=VALUE...",
-    epilog=_examples(
-        "ocr predict checkpoint_path=best.ckpt images=FOLDER out=predictions",
-        "ocr predict images=FOLDER formats=[json,label_studio] draw=false",
-        "find . -name '*.jpg' | ocr predict checkpoint_path=exported images=- on_bad_sample=skip",
-    ),
+@_job(
+    "ocr predict checkpoint_path=best.ckpt images=FOLDER out=predictions",
+    "ocr predict images=FOLDER formats=[json,label_studio] draw=false",
+    "find . -name '*.jpg' | ocr predict checkpoint_path=exported images=- on_bad_sample=skip",
 )
 def predict(context: typer.Context) -> None:
     """Find the text on images and PDFs: JSON, CSV, COCO, files for labelling tools, drawn pages.
@@ -209,12 +203,7 @@ def predict(context: typer.Context) -> None:
     _become("predict", context.args)
 
 
-@app.command(
-    rich_help_panel=TRAINING,
-    context_settings=_OVERRIDES,
-    options_metavar="KEY=VALUE...",
-    epilog=_examples("ocr sweep checkpoint_path=best.ckpt dataset_base_path=DIR --keep-original"),
-)
+@_job("ocr sweep checkpoint_path=best.ckpt dataset_base_path=DIR --keep-original")
 def sweep(context: typer.Context) -> None:
     """Find the best settings for the boxes of a checkpoint, and write them into it.
 
@@ -223,14 +212,10 @@ def sweep(context: typer.Context) -> None:
     _become("sweep", context.args)
 
 
-@app.command(
-    rich_help_panel=TRAINING,
-    context_settings=_OVERRIDES,
-    options_metavar="KEY=VALUE... [--compare A.ckpt B.ckpt]",
-    epilog=_examples(
-        "ocr inspect checkpoint_path=best.ckpt dataset_base_path=DIR out=inspection",
-        "ocr inspect --compare before.ckpt after.ckpt dataset_base_path=DIR",
-    ),
+@_job(
+    "ocr inspect checkpoint_path=best.ckpt dataset_base_path=DIR out=inspection",
+    "ocr inspect --compare before.ckpt after.ckpt dataset_base_path=DIR",
+    options="[--compare A.ckpt B.ckpt]",
 )
 def inspect(context: typer.Context) -> None:
     """Find out what is wrong with a checkpoint: every error with its cause, and what would help.
@@ -241,14 +226,25 @@ def inspect(context: typer.Context) -> None:
     _become("inspect", context.args)
 
 
-@app.command(
-    rich_help_panel=TRAINING,
-    context_settings=_OVERRIDES,
-    options_metavar="KEY=VALUE... [--force]",
-    epilog=_examples(
-        "ocr export checkpoint_path=best.ckpt format=onnx dataset_base_path=DIR out=exported",
-        "ocr export checkpoint_path=best.ckpt format=openvino precision=int8 dataset_base_path=DIR out=small",
-    ),
+@_job(
+    "ocr label-next checkpoint_path=best.ckpt images=FOLDER labelled=DIR --pages 20",
+    "ocr label-next images=FOLDER --tasks cvat --out next.xml --csv ranking.csv",
+    name="label-next",
+    options="[--pages N] [--tasks FORMAT --out FILE] [--json FILE] [--csv FILE]",
+)
+def label_next(context: typer.Context) -> None:
+    """Choose the pages that are worth labelling next, and write them as tasks with boxes to correct.
+
+    Pages come first if the detector is unsure of them, and if they are unlike each other and those of `labelled`: a
+    dataset, or an annotation of pages in `images`. `--cfg job` shows all settings.
+    """
+    _become("label_next", context.args)
+
+
+@_job(
+    "ocr export checkpoint_path=best.ckpt format=onnx dataset_base_path=DIR out=exported",
+    "ocr export checkpoint_path=best.ckpt format=openvino precision=int8 dataset_base_path=DIR out=small",
+    options="[--force]",
 )
 def export(context: typer.Context) -> None:
     """Write a checkpoint for another runtime (ONNX, OpenVINO, TorchScript, torch.export, TensorRT).

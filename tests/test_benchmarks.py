@@ -18,6 +18,7 @@ from benchmarks.peer_loaders import Peer
 from benchmarks.peer_process import PeerError, make_environment
 from benchmarks.peer_report import BEGIN, END, PICTURES
 from benchmarks.reference import ReferenceDataset, compare_batches, random_transform, reference_collate
+from ocr.errors import ConfigError
 from ocr.models.detector import TextDetector
 from ocr.models.load import save_detector
 from ocr.models.settings import DetectorSettings
@@ -268,3 +269,60 @@ def test_the_benchmark_of_training_scores_every_seed_once_and_does_not_train_it_
     again = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert again.returncode == 0, again.stderr
     assert not weights.exists()
+
+
+TINY_TRAINING = (
+    *("transforms.size=64", "transforms.window=64", "data.num_workers=0", "trainer.accelerator=cpu"),
+    *("dataloaders.train_dataloader.batch_size=2", "dataloaders.train_dataloader.num_workers=0"),
+    *("dataloaders.val_dataloader.num_workers=0", "targets.shrink_ratio=0.4"),
+)
+
+
+def test_the_benchmark_of_the_next_page_trains_every_point_once_and_scores_pages_that_none_has_learnt(
+    synthetic, detector_file, tmp_path, monkeypatch, capsys
+):
+    from benchmarks import label_next
+
+    settings = (f"--set={setting}" for setting in (f"weights={detector_file}", *TINY_TRAINING))
+    options = ["--data", str(synthetic), "--seeds", "1", "--start", "2", "--add", "1", "--rounds", "2", "--steps", "1"]
+    options += ["--every", "4", "--out", str(tmp_path / "runs"), "--plot", str(tmp_path / "curve.png"), *settings]
+    monkeypatch.setattr(sys, "argv", ["label_next.py", *options])
+    assert label_next.main() == 0
+    figures = json.loads((tmp_path / "runs" / "label_next.json").read_text())
+    for strategy in ("random", "label-next"):
+        assert figures[strategy]["pages"] == [2, 3, 4]
+        assert all(0 <= hmean <= 1 for point in figures[strategy]["hmeans"] for hmean in point)
+    assert figures["random"]["hmeans"][0] == figures["label-next"]["hmeans"][0]
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    points = {file.parent.name: json.loads(file.read_text()) for file in (tmp_path / "runs").rglob("point.json")}
+    assert set(points) == {"start", "random_3", "random_4", "label-next_3", "label-next_4"}
+    held_out = sorted(json.loads((synthetic / "jsons/train.json").read_text())["images"])[::4]
+    for point in points.values():
+        assert len(set(point["pages"])) == len(point["pages"])
+        assert not {*point["pages"], *point["next"]} & set(held_out)
+    assert points["label-next_3"]["pages"] == [*points["start"]["pages"], *points["start"]["next"]]
+    # Again: nothing is trained, and points of other settings are not mixed in.
+    monkeypatch.setattr(label_next, "train", None)
+    assert label_next.main() == 0
+    monkeypatch.setattr(sys, "argv", ["label_next.py", *options, "--steps", "2"])
+    with pytest.raises(ConfigError, match="is of another run: give another folder with --out"):
+        label_next.main()
+
+
+def curve(*hmeans: float) -> dict:
+    pages = [20 + 10 * at for at in range(len(hmeans))]
+    return {"pages": pages, "words": [50 * count for count in pages], "hmeans": [[hmean] for hmean in hmeans]}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ((0.5, 0.7, 0.8), "with 62% of the pages and 62% of the labelled text: the goal of 70% is met"),
+        ((0.5, 0.55, 0.6), "with 100% of the pages and 100% of the labelled text: the goal of 70% is not met"),
+        ((0.5, 0.52, 0.54), "label-next does not reach the H-mean of 40 random pages (0.6000)"),
+    ],
+)
+def test_the_verdict_on_the_next_page_counts_labels_up_to_the_same_hmean(chosen, told):
+    from benchmarks.label_next import verdict
+
+    assert told in verdict({"random": curve(0.5, 0.55, 0.6), "label-next": curve(*chosen)})

@@ -15,8 +15,8 @@ from ocr.errors import ConfigError, DataError
 from ocr.jobs.recipe import settle
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-# A prediction needs no dataset.
-PRIMARY = sorted({file.stem for file in CONFIGS.glob("*.yaml")} - {"predict"})
+# A prediction and a choice of pages need no dataset.
+PRIMARY = sorted({file.stem for file in CONFIGS.glob("*.yaml")} - {"label_next", "predict"})
 # data/common is no source of pages by itself, and shards have tests of their own.
 OTHERS = {("data", "common"), ("data", "webdataset")}
 GROUPS = sorted({(file.parent.name, file.stem) for file in CONFIGS.glob("*/*.yaml")} - OTHERS)

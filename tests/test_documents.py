@@ -93,13 +93,15 @@ def check_ocr(words: list[str]) -> None:
         command, words = command.commands[words[0]], words[1:]
     assert path[1:] or not words or words[0].startswith("--"), f"ocr has no command {words[0]}"
     options = {option for parameter in command.params for option in [*parameter.opts, *parameter.secondary_opts]}
-    options |= {"--help", "--config-dir", "--cfg", "--force", "--compare"}
+    options |= {"--help", "--config-dir", "--cfg", *re.findall(r"--[\w-]+", command.options_metavar or "")}
     for word in words:
         option = word.partition("=")[0]
         assert not word.startswith("--") or option in options, f"{' '.join(path)}: {word}"
     overrides = overrides_of(words)
     if overrides:
-        check_settings(path[1] if path[1] in ("test", "predict", "sweep", "inspect", "export") else "train", overrides)
+        job = path[1].replace("-", "_")
+        own = ("test", "predict", "sweep", "inspect", "label_next", "export")
+        check_settings(job if job in own else "train", overrides)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ocr.atomic import replacing
 from ocr.csv_cells import plain_cell
@@ -38,6 +39,13 @@ def write_outputs(
         else:
             notes += _write_annotations(log, folder, format, images)
     return tuple(notes)
+
+
+def as_annotation(page: Mapping[str, Any]) -> tuple[Page, list[float]]:
+    """What `TextPage.to_dict` gives, as a page of an annotation and the scores of its words."""
+    words = page["words"]
+    found = Page(tuple(Word(key, word["points"]) for key, word in words.items()), (page["img_w"], page["img_h"]))
+    return found, [word["score"] for word in words.values()]
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -75,11 +83,7 @@ def _write_annotations(log: PredictionLog, folder: Path, format: str, images: Pa
     """`predictions.cvat.xml`, or the folder `predictions.labelme` for a format with one file per image."""
     pages, scores = {}, {}
     for name, page in log.pages():
-        words = page["words"]
-        pages[name] = Page(
-            tuple(Word(key, word["points"]) for key, word in words.items()), (page["img_w"], page["img_h"])
-        )
-        scores[name] = [word["score"] for word in words.values()]
+        pages[name], scores[name] = as_annotation(page)
     known = FORMATS[format]
     target = folder / f"predictions.{format}{'' if known.write is None else SUFFIXES[known.content]}"
     return write_annotations(Annotations(str(folder), format, pages), target, format, scores, image_path=images)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ocr.checks import check_choice, check_integer
 from ocr.deploy.inputs import PagePixels, PageSource
@@ -14,6 +17,7 @@ from ocr.deploy.page import TextPage
 from ocr.deploy.views import Views
 from ocr.errors import ImageError
 from ocr.evaluation.boxes import BoxPool
+from ocr.pipeline.sample import Sample
 
 if TYPE_CHECKING:
     from ocr.deploy.detector import Detector
@@ -24,6 +28,8 @@ MAX_WAITING = 4
 
 Shapes = tuple[tuple[int, ...], ...]
 Prepared = tuple[int, PageSource, Views]
+Watch = Callable[[PageSource, Sample, NDArray[np.float32]], None]
+"""Called with each page, as the model sees it whole, and its probability map, before the page is given out."""
 
 
 class PageStream(Iterator[TextPage]):
@@ -36,12 +42,13 @@ class PageStream(Iterator[TextPage]):
         batch_size: int = 8,
         readers: int = 2,
         on_bad_sample: str = "raise",
+        watch: Watch | None = None,
     ) -> None:
         check_integer("batch_size", batch_size, minimum=1)
         check_integer("readers", readers, minimum=1)
         check_choice("on_bad_sample", on_bad_sample, ("raise", "skip"))
         self.detector, self.batch_size, self.readers = detector, batch_size, readers
-        self.on_bad_sample = on_bad_sample
+        self.on_bad_sample, self.watch = on_bad_sample, watch
         self.skipped: dict[str, str] = {}
         """Name of each page that was left out, and why."""
         self._found: dict[int, TextPage] = {}
@@ -65,6 +72,8 @@ class PageStream(Iterator[TextPage]):
                     # Decoded once more: pages that are read ahead would take too much memory.
                     found = self.detector.large_pages.find(self.detector, PagePixels(page), views)
                     self._found[number] = self.detector.text_page(page, views[0], found)
+                    if self.watch is not None:
+                        self.watch(page, views[0], self.detector.maps_of_views([views])[0])
                     batch = []
                 else:
                     batch = self._next_batch(by_shape, prepared)
@@ -126,6 +135,9 @@ class PageStream(Iterator[TextPage]):
     def _submit(self, batch: list[Prepared], pool: BoxPool) -> None:
         maps = self.detector.maps_of_views([views for *_, views in batch])
         first = [views[0] for *_, views in batch]
+        if self.watch is not None:
+            for (_, page, _), sample, prob_map in zip(batch, first, maps, strict=True):
+                self.watch(page, sample, prob_map)
         pool.submit(maps, [sample.inverse_matrix for sample in first], [sample.shape for sample in first])
         self._batches.append(batch)
 

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import xxhash
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from ocr.checks import check_choice, check_integer
 from ocr.deploy.detector import Detector
-from ocr.deploy.inputs import PageSource, files_below, pages_of
-from ocr.deploy.model_file import find_model
+from ocr.deploy.inputs import PageSource, pages_of
 from ocr.deploy.outputs import check_formats, write_outputs
 from ocr.deploy.page import TextPage
 from ocr.deploy.prediction_log import PredictionLog, Stamp
 from ocr.deploy.stream import PageStream
-from ocr.errors import ConfigError
+from ocr.jobs.page_files import PageFiles, open_detector, page_progress
 from ocr.jobs.run import run_job
-from ocr.models.packaged import packaged_detector
-
-STANDARD_INPUT = "-"
 
 
 class Prediction:
@@ -36,47 +31,33 @@ class Prediction:
     def __init__(self, config: DictConfig, console: Console) -> None:
         self.config, self.console = config, console
         self.out = Path(str(config.out))  # A folder may be named 2024.
-        self.inputs = _inputs(config.images)
+        self.images = PageFiles.of_setting(config.images)
         self.formats = [config.formats] if isinstance(config.formats, str) else list(config.formats)
         check_formats(self.formats)
         check_integer("batch_size", config.batch_size, minimum=1)
         check_integer("readers", config.readers, minimum=1)
         check_choice("on_bad_sample", config.on_bad_sample, ("raise", "skip"))
-        # Of a single folder, pages are named from there; else as they are given.
-        self.folder = self.inputs[0] if len(self.inputs) == 1 and os.path.isdir(self.inputs[0]) else None
-        self.files: list[str] | None = None
-        if self.inputs != [STANDARD_INPUT]:
-            self.files = [file for path in self.inputs for file in files_below(path)]
         self.boxes = self.new_pages = self.left_out = 0
 
     def run(self) -> Path:
         """Find the text on all pages that are not in `out` yet, and write what `out` has."""
         config = self.config
-        model = find_model(str(config.checkpoint_path or packaged_detector()))
-        detector = Detector.load(
-            model,
-            device=config.device,
-            threads=None if config.threads.model == "auto" else config.threads.model,
-            boxes={name: value for name, value in config.boxes.items() if value is not None},
-            max_pixels=config.decode.max_pixels,
-            tile=config.tile,
-            scales=list(config.scales),
-        )
+        model, detector = open_detector(config)
         with PredictionLog(self.out, self._found_with(detector, model), config.overwrite) as log:
             before = len(log)
             try:
                 skipped = self._find(detector, log)
             finally:
                 # An interrupted run, too, leaves all that it has found.
-                images = None if self.folder is None else Path(self.folder)
-                notes = write_outputs(log, self.out, self.formats, images)
+                images = self.images.folder
+                notes = write_outputs(log, self.out, self.formats, None if images is None else Path(images))
             self._print_summary(before, skipped, notes)
         return self.out
 
     def _find(self, detector: Detector, log: PredictionLog) -> dict[str, str]:
-        columns = (TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=self.console, transient=True) as progress:
-            task = progress.add_task("", total=None if self.files is None else len(self.files))
+        files = self.images.files
+        with page_progress("predicting", self.console) as progress:
+            task = progress.add_task("", total=None if files is None else len(files))
             pages = self._pages(log, progress)
             config = self.config
             stream = PageStream(detector, pages, config.batch_size, config.readers, config.on_bad_sample)
@@ -91,17 +72,17 @@ class Prediction:
     def _pages(self, log: PredictionLog, progress: Progress) -> Iterator[PageSource]:
         """Pages that are not in the log."""
         (task,) = progress.task_ids
-        for file in _files_on_stdin() if self.files is None else self.files:
+        for file in self.images:
             for number, page in enumerate(pages_of(file)):
-                if number and self.files is not None:
+                if number and self.images.files is not None:
                     progress.update(task, total=(progress.tasks[0].total or 0) + 1)
-                if log.has(self._name(page), _stamp(page.name)):
+                if log.has(self.images.name(page), _stamp(page.name)):
                     progress.advance(task)
                 else:
                     yield page
 
     def _write(self, page: TextPage, log: PredictionLog) -> None:
-        name = self._name(page.source)
+        name = self.images.name(page.source)
         found = page.to_dict()
         del found["name"]
         if self.config.draw:
@@ -111,11 +92,6 @@ class Prediction:
         self.boxes += len(page)
         self.new_pages += 1
         self.left_out += page.detections.left_out
-
-    def _name(self, page: PageSource) -> str:
-        """In the outputs; a page of a PDF as browsers name it."""
-        name = page.name if self.folder is None else os.path.relpath(page.name, self.folder).replace(os.sep, "/")
-        return name if page.number is None else f"{name}#page={page.number}"
 
     def _found_with(self, detector: Detector, model: Path) -> dict[str, Any]:
         """All that the predictions depend on."""
@@ -127,7 +103,7 @@ class Prediction:
             "boxes": asdict(detector.boxes),
             "tile": self.config.tile,
             "scales": list(self.config.scales),
-            "images": None if self.folder is None else os.path.realpath(self.folder),
+            "images": None if self.images.folder is None else os.path.realpath(self.images.folder),
         }
 
     def _print_summary(self, before: int, skipped: dict[str, str], notes: Sequence[str]) -> None:
@@ -142,32 +118,6 @@ class Prediction:
                 self.console.print(f"[yellow]{count} {what}")
         for line in (*(f"skipped {reason}" for reason in skipped.values()), *notes):
             self.console.print(escape(line), highlight=False, soft_wrap=True)
-
-
-def _inputs(images: Any) -> list[str]:
-    if images is None:
-        raise ConfigError(
-            "images is not set. Set it to a folder of images and PDFs (images=FOLDER), a file, a pattern in quotes, "
-            "or - for names on standard input"
-        )
-    plain = OmegaConf.to_container(images) if OmegaConf.is_config(images) else images
-    given = [str(path) for path in plain] if isinstance(plain, list) else [str(plain)]
-    if not given:
-        raise ConfigError("images=[] is empty. Name at least one file or folder")
-    if STANDARD_INPUT in given and len(given) > 1:
-        raise ConfigError(f"images={given}: - (names on standard input) cannot be with others. Give it alone")
-    return given
-
-
-def _files_on_stdin() -> Iterator[str]:
-    """One name per line, as they come; `find` and `ls` write such lists."""
-    found = False
-    for line in sys.stdin:
-        if name := line.rstrip("\r\n"):
-            found = True
-            yield from files_below(name)
-    if not found:
-        raise ConfigError("images=-: standard input named no file. Write one name per line: ls FOLDER/*.jpg | ocr ...")
 
 
 def _stamp(path: str) -> Stamp:

@@ -8,6 +8,8 @@ from locked_pdf import LOCKED_PDF
 from PIL import Image
 
 from ocr import Detector
+from ocr.deploy.inputs import pages_below
+from ocr.deploy.stream import PageStream
 from ocr.errors import ConfigError, ImageError
 
 
@@ -116,3 +118,21 @@ class TestPDF:
         (tmp_path / "locked.pdf").write_bytes(LOCKED_PDF)
         with pytest.raises(ImageError, match="Remove its password"):
             detector(tmp_path / "locked.pdf")
+
+
+@pytest.mark.parametrize("tile", ["auto", 64])
+def test_whoever_watches_sees_every_page_whole_with_its_map_before_it_is_given_out(checkpoint, folder, tile):
+    detector = Detector.load(checkpoint, tile=tile)
+    seen = {}
+
+    def watch(page, sample, prob_map):
+        seen[page.name] = (sample.shape, sample.image.shape[:2], prob_map)
+
+    stream = PageStream(detector, pages_below(folder), batch_size=2, watch=watch)
+    for found in stream:
+        shape, sides, prob_map = seen[found.name]
+        assert shape == (found.width, found.height)
+        assert sides == prob_map.shape
+        alone = detector.maps_of_views([detector.prepare_views(found.source)])[0]
+        assert np.allclose(prob_map, alone, atol=1e-4)
+    assert len(seen) == 5

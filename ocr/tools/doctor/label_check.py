@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from ocr.errors import ConfigError
+from ocr.formats.tasks import check_tasks
 from ocr.tools.doctor.findings import Report
-from ocr.tools.doctor.tasks import check_tasks
 
 
 def check_options(model: str | None, folds: int | None, tasks: str | None, out: Path | None) -> None:

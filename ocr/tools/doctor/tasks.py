@@ -10,28 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.errors import ConfigError
 from ocr.formats.annotation import Annotations, Page, Word
-from ocr.formats.registry import FORMATS
-from ocr.formats.write import WRITTEN, check_written, write_annotations
+from ocr.formats.write import write_annotations
 from ocr.geometry.polygons import move_points
 from ocr.tools.doctor.findings import Finding, Report, Split
 from ocr.tools.doctor.labels import sound_words, to_upright
-
-WITH_NOTES = tuple(name for name in WRITTEN if "note" not in FORMATS[name].lacks)
-"""The formats that can hold a reason."""
-
-
-def check_tasks(format: str, out: Path | None) -> Path:
-    """Refuse a format without a place for reasons, and one without a target."""
-    check_written(format)
-    if format not in WITH_NOTES:
-        raise ConfigError(f"--tasks {format}: it has no field for a reason. Choose one of {', '.join(WITH_NOTES)}")
-    if out is None:
-        raise ConfigError(f"--tasks {format} needs --out: the file to write, or the folder for labelme")
-    if out.exists():
-        raise ConfigError(f"--out {out} exists: give another name, or remove it")
-    return out
 
 
 def write_tasks(report: Report, format: str, out: Path) -> list[Path]:
