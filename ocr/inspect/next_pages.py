@@ -134,7 +134,8 @@ def _standardised(looks: Sequence[PageLook]) -> Vectors:
     # If most pages are the same, the few others still differ.
     spread = np.where(spread > 1e-6, spread, values.std(axis=0))
     spread = np.where(spread > 1e-6, spread, 1.0)
-    return ((values - middle) / spread).clip(-LIMIT, LIMIT).astype(np.float32)
+    vectors: Vectors = ((values - middle) / spread).clip(-LIMIT, LIMIT).astype(np.float32)
+    return vectors
 
 
 def _strange(differences: NDArray[np.float32]) -> list[str]:
