@@ -172,7 +172,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=None, help="dataset folder (default: synthetic pages)")
     parser.add_argument("--split", default="train", help="split to read (default: train)")
     parser.add_argument("--seeds", type=int, default=3, help="sets of first pages (default: 3)")
-    parser.add_argument("--start", type=int, default=20, help="labelled pages at the start (default: 20)")
+    parser.add_argument(
+        "--start", type=int, default=20, help="labelled pages at the start, at least a batch (default: 20)"
+    )
     parser.add_argument("--add", type=int, default=10, help="pages per round (default: 10)")
     parser.add_argument("--rounds", type=int, default=4, help="of choosing and training (default: 4)")
     parser.add_argument("--steps", type=int, default=50, help="of each training (default: 50)")
