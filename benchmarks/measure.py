@@ -98,6 +98,25 @@ def time_rounds(contenders: dict[str, Callable[[], float]], rounds: int) -> dict
     return {name: figures[1:] for name, figures in told.items()}
 
 
+def write_between(path: Path, begin: str, end: str, lines: Iterable[str]) -> None:
+    """Replace what is between two marks of a document."""
+    from ocr.atomic import replacing
+    from ocr.errors import ConfigError
+
+    text = path.read_text(encoding="utf-8")
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ConfigError(f"--docs {path}: the lines {begin} and {end} must be in it once")
+    before, after = text.partition(begin)[0], text.partition(end)[2]
+    marked = "\n".join([begin, "", *lines, "", end])
+    with replacing(path) as stream:
+        stream.write(f"{before}{marked}{after}".encode())
+
+
+def table_line(cells: Iterable[str]) -> str:
+    """A row of a table in Markdown."""
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
 @dataclass(frozen=True)
 class Goal:
     """A figure for each form of the same thing, with its lower or upper bound."""

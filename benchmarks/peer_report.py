@@ -12,10 +12,9 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.measure import console
+from benchmarks.measure import console, table_line, write_between
 from benchmarks.peer_loaders import PEERS
 from ocr.atomic import replacing
-from ocr.errors import ConfigError
 from ocr.units import format_bytes
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -155,16 +154,10 @@ def show(figures: Figures) -> None:
 
 def write_document(figures: Figures, path: Path, command: str) -> None:
     """Replace what is between the marks of a document, and the two plots beside it."""
-    text = path.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ConfigError(f"--docs {path}: the lines {BEGIN} and {END} must be in it once")
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
     pictures = path.parent / "pictures"
     plot_speed(figures, pictures / PICTURES[0])
     plot_epochs(figures, pictures / PICTURES[1])
-    measured = "\n".join([BEGIN, "", *_markdown(figures, command), "", END])
-    with replacing(path) as stream:
-        stream.write(f"{before}{measured}{after}".encode())
+    write_between(path, BEGIN, END, _markdown(figures, command))
 
 
 def _markdown(figures: Figures, command: str) -> list[str]:
@@ -179,6 +172,8 @@ def _markdown(figures: Figures, command: str) -> list[str]:
         f" batches of {course['batch_size']} at {course['size']} x {course['size']}, {course['workers']} workers, "
         f"{rounds} {'round' if rounds == 1 else 'rounds'}{remark}: `{command}`.",
         "Median of all epochs of a kind, and their range; the best is bold.",
+        "The kernels that draw the maps in all of them were compiled before, once per machine; that is not in the "
+        f"tables{_compiling(figures)}.",
     ]
     for title, rows in all_tables(figures).items():
         headings = HEADINGS[title]
@@ -186,10 +181,10 @@ def _markdown(figures: Figures, command: str) -> list[str]:
             "",
             f"### {title}",
             "",
-            _line(headings),
-            _line(["---"] + ["---" if title == "Tried" else "---:"] * (len(headings) - 1)),
+            table_line(headings),
+            table_line(["---"] + ["---" if title == "Tried" else "---:"] * (len(headings) - 1)),
         ]
-        lines += [_line(row) for row in rows]
+        lines += [table_line(row) for row in rows]
     lines += ["", f"![Pages per second of each loader](pictures/{PICTURES[0]})", ""]
     lines += [f"![Time until a number of training epochs is done](pictures/{PICTURES[1]})", ""]
     if missing := missing_lines(figures):
@@ -199,8 +194,9 @@ def _markdown(figures: Figures, command: str) -> list[str]:
     return [*lines, "", f"Versions: {', '.join(dict.fromkeys(versions))}."]
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+def _compiling(figures: Figures) -> str:
+    """What compiling took, if this run or an earlier one of the same folder had to."""
+    return f", and took {seconds(figures['kernel_seconds'])}" if "kernel_seconds" in figures else ""
 
 
 def plot_speed(figures: Figures, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 python benchmarks/peers.py --data DIR                          # everything; DIR/images/train, DIR/jsons/train.json
 python benchmarks/peers.py --data DIR --only torch --only raw  # two of them
+python benchmarks/peers.py --data DIR --rounds 0               # only install and try them, which needs no idle machine
 python benchmarks/peers.py --data DIR --docs docs/peers.md     # also write the tables and plots of the documentation
 
 Every peer decodes or stores pages as its documentation advises; letterbox, random stages and maps are the same code in
@@ -15,6 +16,7 @@ import argparse
 import json
 import shutil
 import sys
+import time
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ from benchmarks.peer_trials import BATCH_SIZE, MIN_PAGES, PAGES, Trials
 from ocr.atomic import replacing
 from ocr.checks import check_integer
 from ocr.errors import ConfigError
+from ocr.geometry.kernels.warm_up import warm_up
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.source import open_folder
 from ocr.system import usable_cores
@@ -152,8 +155,15 @@ class Comparison:
         shutil.rmtree(folder)
         rounds.append(found)
 
+    def compile_kernels(self) -> None:
+        """Once per machine, as `make setup` does: all peers draw maps with them, and none shall wait for that."""
+        start = time.monotonic()
+        if warm_up():
+            self.figures["kernel_seconds"] = time.monotonic() - start
+
     def run(self, names: list[str]) -> None:
-        """Environments and trials peer by peer, then rounds in which they take turns."""
+        """Kernels, environments and trials peer by peer, then rounds in which they take turns."""
+        self.compile_kernels()
         steps = [*((self.install, name) for name in names), *((self.try_out, name) for name in names)]
         turns = [(name, turn) for turn in range(self.options.rounds) for name in names]
         for name in names:
@@ -200,7 +210,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
-    for name, least in (("rounds", 1), ("batch_size", 1), ("timeout", 1), ("pages", MIN_PAGES)):
+    for name, least in (("rounds", 0), ("batch_size", 1), ("timeout", 1), ("pages", MIN_PAGES)):
         if getattr(options, name) is not None:
             check_integer(f"--{name.replace('_', '-')}", getattr(options, name), least)
     names = [name for name in PEERS if name in (options.only or PEERS)]

@@ -95,7 +95,7 @@ class Loader:
         normalize = None
         if isinstance(dataset, Pages):
             normalize = dataset.transform.normalization
-            warm_up()  # Now, so that the first batch does not wait for it.
+            warm_up(only_loading=True)  # Now, so that the first batch does not wait for it.
         self._arrival = Arrival(normalize, device) if device is not None else None
         finish = self._arrival.bring if self._arrival is not None else None
         self._maker = choose_maker(dataset, collate_fn, finish)

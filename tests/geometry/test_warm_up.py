@@ -63,9 +63,25 @@ def test_every_kernel_that_other_rooms_import_is_compiled_ahead() -> None:
 
 def test_a_second_start_shows_nothing_and_compiles_nothing() -> None:
     program = (
-        "from ocr.geometry.kernels.warm_up import ENTRIES, warm_up; warm_up(show=False); warm_up();"
+        "from ocr.geometry.kernels.warm_up import ENTRIES, warm_up; warm_up(show=False); assert warm_up() == 0;"
         "print(sum(kernel.stats.cache_misses.total() for kernel, _ in ENTRIES))"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_loader_loads_no_kernel_of_boxes_or_scores(synthetic: Path) -> None:
+    program = (
+        "import sys; from ocr import DBTransforms, Loader, OCRDataset; from ocr.pipeline.prefix import Letterbox;"
+        "from ocr.geometry.kernels.warm_up import ENTRIES;"
+        "paths = sys.argv[1] + '/images/val', sys.argv[1] + '/jsons/val.json';"
+        "loader = Loader(OCRDataset(*paths, DBTransforms([Letterbox(64)])), batch_size=2);"
+        "loaded = {k for k, s in ENTRIES if s in k.overloads}; batches = len(list(loader));"
+        "print(sorted({k.__module__.rpartition('.')[2] for k in loaded}), batches,"
+        " loaded == {k for k, s in ENTRIES if s in k.overloads})"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program, str(synthetic)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
+    assert done.stdout == "['crossings', 'dense', 'maps', 'perspective', 'resample'] 3 True\n"
