@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,21 +16,20 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from ocr.advisor.measure.any_loader import measure_loader
 from ocr.advisor.measure.machine import describe_machine
-from ocr.advisor.measure.timed_batches import Span, run_epoch
-from ocr.advisor.model.queueing import Consumer, Demand, Pipeline
+from ocr.advisor.measure.stream import count_batches, measure_stream
+from ocr.advisor.measure.timed_batches import run_epoch
 from ocr.advisor.remedies.advice import Advice, Remedy
 from ocr.advisor.remedies.loader_remedies import LoaderRemedies
+from ocr.advisor.remedies.stream_remedies import StreamRemedies
 from ocr.advisor.report.advice_result import to_result
 from ocr.advisor.report.advice_screen import print_advice
 from ocr.advisor.report.html_page import render_report, write_report
 from ocr.cache.folder import cache_root
 from ocr.checks import check_integer
-from ocr.errors import DataError
 from ocr.system import usable_cores
 
 ITEMS = 16
 ROUNDS = 2
-STREAMED_BATCHES = 8
 
 Step = Callable[[Any], object]
 
@@ -47,12 +45,13 @@ def advise(
     """
     check_integer("items", items, 1)
     cores = usable_cores()
+    remedies: LoaderRemedies | StreamRemedies
     if isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset):
         found, remedies = _advise_loader(loader, step, items, cores)
-        if verify:
-            _verify(found, remedies, step)
     else:
-        found = _advise_stream(loader, step, cores)
+        found, remedies = _advise_stream(loader, step, cores, verify)
+    if verify:
+        _verify(found, remedies, step)
     advice = LoaderAdvice(found)
     if show:
         advice.show()
@@ -101,58 +100,31 @@ class LoaderAdvice:
 def _advise_loader(loader: DataLoader[Any], step: Step | None, items: int, cores: int) -> tuple[Advice, LoaderRemedies]:
     costs = measure_loader(loader, step, items, cores)
     remedies = LoaderRemedies(loader, costs, cores)
-    demands = (costs.dataset, costs.collate, *([costs.transfer] if costs.transfer and loader.num_workers else []))
     shape = (costs.items, costs.batch_size, loader.num_workers)
-    present, others = remedies.present, remedies.all()
-    place = type(loader.dataset).__name__
-    return Advice(place, *shape, demands, costs.consumer, present, others, unit="item"), remedies
+    place, demands = type(loader.dataset).__name__, remedies.present.later.pipeline.demands
+    return Advice(place, *shape, demands, costs.consumer, remedies.present, remedies.all(), unit="item"), remedies
 
 
-def _verify(advice: Advice, remedies: LoaderRemedies, step: Step | None) -> None:
+def _advise_stream(
+    batches: Iterable[Any], step: Step | None, cores: int, verify: bool
+) -> tuple[Advice, StreamRemedies]:
+    """Of batches that come from anywhere: what making and using them take, and whether both happen at once."""
+    costs = measure_stream(batches, step, count_batches(batches, by_reading=verify))
+    remedies = StreamRemedies(batches, costs, cores)
+    shape = (costs.batches, 1, int(costs.overlaps))
+    told = (costs.loading,), costs.consumer, remedies.present, remedies.all()
+    return Advice(type(batches).__name__, *shape, *told, timeline=costs.spans, unit="batch"), remedies
+
+
+def _verify(advice: Advice, remedies: LoaderRemedies | StreamRemedies, step: Step | None) -> None:
     """Whole epochs of the present loader and of every remedy, in turns; the fastest counts, after a first one."""
+    chosen = [advice.present, *advice.remedies]
     with TemporaryDirectory(prefix="glyphfeed-advise-") as folder:
-        tried = {}
-        for remedy in [advice.present, *advice.remedies]:
-            build = remedies.builds.get(remedy.name)
-            tried[remedy.name] = build() if build else remedies.build_cached(remedy, Path(folder))
+        tried = {remedy.name: remedies.build(remedy, Path(folder)) for remedy in chosen}
         seconds: dict[str, list[float]] = {name: [] for name in tried}
         for _ in range(1 + ROUNDS):
             for name, each in tried.items():
                 seconds[name].append(run_epoch(each, step)[0])
         tried.clear()
         gc.collect()
-    advice.verified += [
-        (one.name, one.later.epoch_seconds, min(seconds[one.name][1:])) for one in [advice.present, *advice.remedies]
-    ]
-
-
-def _advise_stream(batches: Iterable[Any], step: Step | None, cores: int) -> Advice:
-    """Of batches that come from anywhere: what making and using them take, and whether both happen at once."""
-    passed = iter(batches)
-    made = _mean(run_epoch(islice(passed, STREAMED_BATCHES))[1], "wait", batches)
-    spans = run_epoch(islice(passed, STREAMED_BATCHES), step)[1]
-    waited, computed = (_mean(spans, what, batches) for what in ("wait", "compute"))
-    overlaps = waited < max(made - computed, made / 2)
-    consumer = Consumer(computed)
-    demand = Demand("the loader", made, 0.0)
-    one_by_one, ahead = (
-        Pipeline((demand,), consumer, STREAMED_BATCHES, 1, workers, cores).predict() for workers in (0, 1)
-    )
-    present = ahead if overlaps else one_by_one
-    others = []
-    if not overlaps:
-        change = ("make the next batch in a thread while the step runs",)
-        gain = present.epoch_seconds / ahead.epoch_seconds
-        others.append(Remedy("batches ahead", change, "", ahead, ahead, gain))
-    now = Remedy("present", (), "", present, present, 1.0)
-    shape = (STREAMED_BATCHES, 1, present.pipeline.workers)
-    return Advice(type(batches).__name__, *shape, (demand,), consumer, now, others, timeline=spans, unit="batch")
-
-
-def _mean(spans: Sequence[Span], what: str, batches: Iterable[Any]) -> float:
-    """Of a few batches, without the first, which may start or compile something, and the end of the last."""
-    seconds = [span.end_s - span.start_s for span in spans if span.what == what][1:]
-    seconds = seconds[:-1] if what == "wait" else seconds
-    if not seconds:
-        raise DataError(f"{type(batches).__name__} gives fewer than {2 * STREAMED_BATCHES} batches. Give one with more")
-    return sum(seconds) / len(seconds)
+    advice.verified += [(one.name, one.later.epoch_seconds, min(seconds[one.name][1:])) for one in chosen]

@@ -1,4 +1,4 @@
-"""What any torch DataLoader and any step cost: dataset, collate, the way between processes, starting workers, step."""
+"""What any torch DataLoader and any step cost: dataset, collate, the way between processes, pinning, step."""
 
 from __future__ import annotations
 
@@ -6,25 +6,30 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
 from ocr.advisor.measure.pages import spread
-from ocr.advisor.measure.process_memory import MemoryWatch
+from ocr.advisor.measure.sending import (
+    STEPS,
+    Sending,
+    copied,
+    measure_pinning,
+    measure_sending,
+    pin_memory,
+    pins_memory,
+)
 from ocr.advisor.measure.stage_demands import ScalingClock
-from ocr.advisor.measure.stage_timing import Step
+from ocr.advisor.measure.stage_timing import Step, bytes_of
 from ocr.advisor.model.queueing import Consumer, Demand
 from ocr.cache.item_format import pack_item, unpack_item
 from ocr.errors import ConfigError, DataError
 
 Loader = DataLoader[Any]
-DATASET, COLLATE, TRANSFER, FROM_CACHE = "the dataset", "collating", "the way between processes", "the cache"
-STEPS = 3
-SENT_BATCHES, MADE_BATCHES = 8, 3
+DATASET, COLLATE, FROM_CACHE = "the dataset", "collating", "the cache"
+ONE_BY_ONE = "the dataset, item by item"
 LONG_SECONDS = 0.5
 """Of an item that takes longer, fewer are measured."""
 
@@ -37,47 +42,72 @@ class LoaderCosts:
     """Per epoch."""
     batch_size: int
     dataset: Demand
+    """As torch's DataLoader reads it: a batch at a time if it has `__getitems__`."""
+    one_by_one: Demand
+    """As threads read it, with `__getitem__`."""
+    item_seconds: tuple[float, ...]
+    """Of single items, which may differ; empty if a batch is read at a time."""
     collate: Demand
     cached: Demand | None
     """Reading an item that `ocr.cached` keeps; None if items are random, or cannot be kept."""
     kept_bytes: float
     """Of such an item."""
-    transfer: Demand | None
-    """None if no worker process could be started."""
-    start_seconds: float
-    """Until a worker process sends its first batch."""
-    worker_bytes: int
-    """Memory that one worker process takes beyond what it shares."""
+    sending: Sending
+    pinning: Demand | None
+    """None if the loader pins nothing."""
     consumer: Consumer
     batch: Any
+
+    @property
+    def batch_bytes(self) -> int:
+        """Of the tensors and arrays of a batch."""
+        return bytes_of(self.batch)
 
 
 def measure_loader(loader: Loader, step: Callable[[Any], object] | None, wanted: int, cores: int) -> LoaderCosts:
     """Measure on a few items, in this process, and on a few batches that one worker process sends."""
-    dataset, collate = loader.dataset, loader.collate_fn
+    dataset: Any = loader.dataset
     size = batch_size_of(loader)
     indices = _indices(dataset, wanted)
+    at_once = reads_batches(dataset)
     with ThreadPoolExecutor(2) as pool:
         clock = ScalingClock(pool, 2)
         clock.calibrate()
-        items = [clock.measure(Step(DATASET, DATASET, "source", dataset.__getitem__), index) for index in indices]
-        together = (items * -(-size // len(items)))[:size]
+        single = Step(ONE_BY_ONE if at_once else DATASET, DATASET, "source", dataset.__getitem__)
+        items = [clock.measure(single, index) for index in indices]
+        if at_once:
+            for _ in range(STEPS):
+                chosen = _repeated(indices, size)
+                clock.measure(Step(DATASET, DATASET, "source", dataset.__getitems__), chosen, pages=size)
         for _ in range(STEPS):
-            batch = clock.measure(Step(COLLATE, COLLATE, "batch", collate), together, pages=size)
+            collate = Step(COLLATE, COLLATE, "batch", loader.collate_fn)
+            batch = clock.measure(collate, _repeated(items, size), pages=size)
         kept_bytes = _measure_cached(clock, dataset, indices, items)
         demands = {demand.name: demand for demand in clock.demands(contended=cores > 1).demands}
-    sent = _measure_sending(loader, batch, size)
     return LoaderCosts(
         items_per_epoch(loader, size),
         size,
         demands[DATASET],
+        demands[single.name],
+        () if at_once else tuple(clock.seconds_of(DATASET)),
         demands[COLLATE],
         demands.get(FROM_CACHE),
         kept_bytes,
-        *sent,
+        measure_sending(loader, batch, size),
+        measure_pinning(batch, size, pin_memory) if pins_memory(loader) else None,
         _measure_step(step, batch),
         batch,
     )
+
+
+def reads_batches(dataset: Any) -> bool:
+    """Whether torch asks the dataset for all items of a batch in one call."""
+    return bool(getattr(dataset, "__getitems__", None))
+
+
+def _repeated(values: Sequence[Any], size: int) -> list[Any]:
+    """A batch of few values."""
+    return (list(values) * -(-size // len(values)))[:size]
 
 
 def batch_size_of(loader: Loader) -> int:
@@ -125,67 +155,6 @@ def _measure_cached(clock: ScalingClock, dataset: Any, indices: Sequence[int], i
     return sum(len(record.arrays["image"]) + len(record.metadata) for record in records) / len(records)
 
 
-class _SameBatch:
-    """A dataset whose every item is one batch that is there already: what is left is the way between processes."""
-
-    def __init__(self, batch: Any, count: int) -> None:
-        self.batch, self.count = batch, count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Any:
-        # The worker's own copy is made again, as collating would: tensors in shared memory are not copied once more.
-        return copied(self.batch)
-
-
-class Sending(NamedTuple):
-    """What one worker process takes to start and to send, and its memory."""
-
-    transfer: Demand | None
-    start_seconds: float
-    worker_bytes: int
-
-
-def _measure_sending(loader: Loader, batch: Any, size: int) -> Sending:
-    """Batches that are there already show what sending takes; real ones show what starting and memory do."""
-    sampler: Any = loader.batch_sampler
-    try:
-        same = _from_one_worker(loader, _SameBatch(batch, SENT_BATCHES), batch_size=None)
-        real = _from_one_worker(
-            loader, loader.dataset, batch_sampler=list(islice(sampler, MADE_BATCHES)), collate_fn=loader.collate_fn
-        )
-    except (RuntimeError, OSError):  # No shared memory, or a batch that cannot be sent.
-        return Sending(None, 0.0, 0)
-    here = median(_seconds(lambda: copied(batch)) for _ in range(STEPS))
-    sending = max(0.0, same.each - here) / size
-    transfer = Demand(TRANSFER, sending, sending, kind="batch")
-    return Sending(transfer, max(0.0, real.first - real.each), real.memory_bytes)
-
-
-class _Arrivals(NamedTuple):
-    """Of the batches of one worker process: seconds until the first, then between two, and its memory."""
-
-    first: float
-    each: float
-    memory_bytes: int
-
-
-def _from_one_worker(loader: Loader, dataset: Any, **settings: Any) -> _Arrivals:
-    settings |= {"multiprocessing_context": loader.multiprocessing_context, "worker_init_fn": loader.worker_init_fn}
-    sender: Loader = DataLoader(dataset, num_workers=1, **settings)
-    arrivals: list[float] = []
-    begin = time.perf_counter()
-    with MemoryWatch() as memory:
-        passed: Any = iter(sender)
-        for _ in range(len(sender) - 1):
-            next(passed)
-            arrivals.append(time.perf_counter() - begin)
-        memory.look()  # Before the last batch, after which the worker ends.
-        arrivals.extend(time.perf_counter() - begin for _ in passed)
-    return _Arrivals(arrivals[0], (arrivals[-1] - arrivals[0]) / max(1, len(arrivals) - 1), memory.growth_bytes)
-
-
 def _measure_step(step: Callable[[Any], object] | None, batch: Any) -> Consumer:
     """The fastest of a few steps after the first, which may compile or allocate."""
     if step is None:
@@ -199,20 +168,3 @@ def _measure_step(step: Callable[[Any], object] | None, batch: Any) -> Consumer:
             torch.cuda.synchronize()
         found.append((time.perf_counter() - begin, time.process_time() - cpu))
     return Consumer(*min(found))
-
-
-def copied(batch: Any) -> Any:
-    """The batch in memory of its own: a step may write to it."""
-    if isinstance(batch, torch.Tensor):
-        return batch.clone()
-    if isinstance(batch, dict):
-        return {name: copied(value) for name, value in batch.items()}
-    if type(batch) in (list, tuple):
-        return type(batch)(copied(value) for value in batch)
-    return batch
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin

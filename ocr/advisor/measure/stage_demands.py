@@ -103,6 +103,10 @@ class ScalingClock:
                 held.append(self._held_share(again))
         return result
 
+    def seconds_of(self, name: str) -> list[float]:
+        """What each call of a stage took alone, per page."""
+        return [seconds for seconds, _ in self._alone[name]]
+
     def _run_together(self, call: Callable[[], object]) -> float:
         """Seconds until all threads that start together are done."""
         gate = threading.Barrier(self._at_once + 1)

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil
 
-GIL, DISK = "the GIL", "the disk"
+GIL, DISK, START = "the GIL", "the disk", "starting the workers"
 OF_THE_FILE = ("source", "fixed")
 """Kinds of stages that take as long for a smaller page: they work on the file."""
 
@@ -114,9 +114,8 @@ class Pipeline:
             seconds = max(made + min(step, loading), steps + min(step, loading))
             waiting = max(loading, seconds - steps)
         total = self.start_seconds + seconds
-        return Prediction(
-            limits, self._bottleneck(limits), total, min(1.0, (waiting + self.start_seconds) / total), self
-        )
+        bottleneck = START if self.start_seconds > seconds else self._bottleneck(limits)
+        return Prediction(limits, bottleneck, total, min(1.0, (waiting + self.start_seconds) / total), self)
 
     def _bottleneck(self, limits: dict[str, float]) -> str:
         largest = max(limits, key=lambda name: limits[name])
@@ -131,7 +130,7 @@ class Prediction:
 
     limits: dict[str, float]
     bottleneck: str
-    """The slowest resource: model, workers, cores, GIL or DISK."""
+    """The slowest resource: model, workers, cores, GIL or DISK; START if that takes longer than all batches."""
     epoch_seconds: float
     wait_share: float
     """Share of the epoch in which the model waits for data."""
@@ -143,8 +142,8 @@ class Prediction:
 
     @property
     def stage(self) -> str:
-        """The stage that uses the bottleneck most; empty if that is the model."""
-        if self.bottleneck == "model":
+        """The stage that uses the bottleneck most; empty if that is the model, or starting."""
+        if self.bottleneck in ("model", START):
             return ""
         demands = self.pipeline.sized_demands
         serial = [demand for demand in demands if demand.resource == self.bottleneck]
@@ -159,6 +158,10 @@ class Prediction:
             return (
                 f"The model is the bottleneck: a step takes {1e3 * self.limits['model']:.0f} ms, loading "
                 f"the next batch at the same time {1e3 * self.loading_seconds:.0f} ms."
+            )
+        if self.bottleneck == START:
+            return (
+                f"Starting the workers takes {pipeline.start_seconds:.2f} s of an epoch of {self.epoch_seconds:.2f} s."
             )
         if self.bottleneck == "workers" and not pipeline.workers:
             return f"Nothing overlaps: with num_workers=0 the model waits for every batch, mostly for {self.stage}."

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from ocr.advisor.measure.timed_batches import Span
-from ocr.advisor.model.queueing import Consumer, Demand, Pipeline, Prediction
+from ocr.advisor.model.queueing import START, Consumer, Demand, Pipeline, Prediction
 from ocr.advisor.model.training_run import TrainingRun
 from ocr.advisor.remedies.candidates import Candidate
 from ocr.units import format_bytes
@@ -79,7 +79,8 @@ class Remedy:
             return f"{about}then {_limited_by(self.later)}"
         if self.gain <= 1 / NOTICEABLE:
             return f"{about}this would be slower"
-        return f"{about}this changes nothing, because {self.later.stage or 'the model'} takes as long as before"
+        what = self.later.stage or ("the model" if self.later.bottleneck == "model" else self.later.bottleneck)
+        return f"{about}this changes nothing, because {what} takes as long as before"
 
     def payback_epochs(self, present: Prediction) -> float | None:
         """Epochs until a slower first epoch has paid off; None if it never does."""
@@ -163,6 +164,8 @@ class Advice:
 def _limited_by(prediction: Prediction) -> str:
     if prediction.bottleneck == "model":
         return "the model is the bottleneck"
+    if prediction.bottleneck == START:
+        return "starting the workers takes most of an epoch"
     resource = {"workers": "the workers", "cores": "the cores"}.get(prediction.bottleneck, prediction.bottleneck)
     return f"{prediction.stage or prediction.bottleneck} takes most of {resource}"
 

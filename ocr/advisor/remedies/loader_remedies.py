@@ -1,4 +1,4 @@
-"""What would make any torch DataLoader faster: workers, threads, a cache; each predicted, and built to be tried."""
+"""What would make any torch DataLoader faster: workers, prefetching, threads, a cache; each built to be tried."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from typing import Any
 
 from torch.utils.data import DataLoader, RandomSampler
 
-from ocr.advisor.measure.any_loader import FROM_CACHE, LoaderCosts
+from ocr.advisor.measure.any_loader import FROM_CACHE, LoaderCosts, reads_batches
+from ocr.advisor.model.prefetch import epoch_seconds, uneven_batches
 from ocr.advisor.model.queueing import Demand, Pipeline
 from ocr.advisor.remedies.advice import Remedy
+from ocr.advisor.remedies.batch_reader import FETCHES, ThreadedReader
 from ocr.cache.items import cached
 from ocr.loader.loader import Loader
 
 Build = Callable[[], Iterable[Any]]
+AHEAD = 8
+"""Batches ahead per worker that are tried; torch's default is 2."""
 
 
 class LoaderRemedies:
@@ -29,7 +33,8 @@ class LoaderRemedies:
 
     def all(self) -> list[Remedy]:
         """Best first."""
-        found = [*self._workers(), *self._persistent(), *self._threads(), *self._cached()]
+        of_torch = [*self._workers(), *self._persistent(), *self._prefetch(), *self._batch_wise()]
+        found = [*of_torch, *self._threads(), *self._cached()]
         return sorted(found, key=lambda remedy: (-round(remedy.gain, 2), len(remedy.overrides)))
 
     def _present(self) -> Remedy:
@@ -39,20 +44,20 @@ class LoaderRemedies:
         return Remedy("present", (), "", pipeline.predict(), pipeline.predict(), 1.0)
 
     def _workers(self) -> list[Remedy]:
-        """Other numbers of worker processes, which stay from one epoch to the next."""
-        if self.costs.transfer is None:
+        """Other numbers of worker processes, which stay from one epoch to the next; or none."""
+        if self.costs.sending.transfer is None:
             return []
         item = self.costs.dataset
         # More workers than cores can wait at the same time, but not compute.
         more = {2 * self.cores} if item.cpu_seconds < item.seconds / 2 else set()
-        counts = sorted(({1, self.cores} | more) - {self.loader.num_workers})
+        counts = sorted(({0, 1, self.cores} | more) - {self.loader.num_workers})
         return [
             self._remedy(
-                f"{count} worker process{'es' * (count > 1)}",
-                (f"num_workers={count}", "persistent_workers=True"),
-                self._pipeline(count, processes=True),
-                lambda count=count: self._like(self.loader.dataset, count),  # type: ignore[misc]
-                kept_bytes=count * self.costs.worker_bytes,
+                f"{count or 'no'} worker process{'es' * (count != 1)}",
+                (f"num_workers={count}", *["persistent_workers=True"] * (count > 0)),
+                self._pipeline(count, processes=count > 0),
+                lambda count=count: self._like(count),  # type: ignore[misc]
+                kept_bytes=count * self.costs.sending.worker_bytes,
             )
             for count in counts
         ]
@@ -61,10 +66,43 @@ class LoaderRemedies:
         workers = self.loader.num_workers
         if not workers or self.loader.persistent_workers:
             return []
-        about = f"starting the workers takes {self.costs.start_seconds:.2f} s of every epoch"
+        about = f"starting the workers takes {self.costs.sending.start_seconds:.2f} s of every epoch"
         pipeline = self._pipeline(workers, processes=True)
-        build = lambda: self._like(self.loader.dataset, workers)  # noqa: E731
+        build = lambda: self._like(workers)  # noqa: E731
         return [self._remedy("workers that stay", ("persistent_workers=True",), pipeline, build, about)]
+
+    def _prefetch(self) -> list[Remedy]:
+        """More batches ahead, which make up for those that take longer than others."""
+        workers, costs, loader = self.loader.num_workers, self.costs, self.loader
+        ahead = loader.prefetch_factor or 2
+        if not workers or ahead >= AHEAD or not costs.item_seconds:
+            return []
+        batches = uneven_batches(costs.item_seconds, costs.items, costs.batch_size)
+        now, then = (epoch_seconds(batches, workers, each, costs.consumer.step_seconds) for each in (ahead, AHEAD))
+        build = lambda: self._like(workers, prefetch_factor=AHEAD, persistent_workers=loader.persistent_workers)  # noqa: E731
+        remedy = self._remedy(
+            f"{AHEAD} batches ahead",
+            (f"prefetch_factor={AHEAD}",),
+            self.present.later.pipeline,
+            build,
+            kept_bytes=(AHEAD - ahead) * workers * costs.batch_bytes,
+        )
+        later = replace(remedy.later, epoch_seconds=remedy.later.epoch_seconds * then / now)
+        return [replace(remedy, later=later, first=later, gain=now / then)]
+
+    def _batch_wise(self) -> list[Remedy]:
+        """`__getitems__` that reads the items of a batch in threads, for a dataset that waits for them."""
+        item = self.costs.dataset
+        if reads_batches(self.loader.dataset) or item.serial_seconds or item.cpu_seconds > item.seconds / 2:
+            return []
+        threads = min(FETCHES, self.costs.batch_size)
+        seconds = item.cpu_seconds + (item.seconds - item.cpu_seconds) / threads
+        workers = self.loader.num_workers
+        starts = not self.loader.persistent_workers
+        pipeline = self._pipeline(workers, workers > 0, starts, replace(item, seconds=seconds))
+        build = lambda: self._like(workers, ThreadedReader(self.loader.dataset), persistent_workers=not starts)  # noqa: E731
+        change = (f"__getitems__ of the dataset: the items of a batch in {threads} threads",)
+        return [self._remedy("batch-wise reading", change, pipeline, build, "the dataset waits more than it computes")]
 
     def _threads(self) -> list[Remedy]:
         """Threads of `ocr.Loader`: nothing is started or sent."""
@@ -72,7 +110,7 @@ class LoaderRemedies:
             self._remedy(
                 f"{count} thread{'s' * (count > 1)}",
                 (f"ocr.Loader(dataset, batch_size, num_workers={count}, collate_fn=...)",),
-                self._pipeline(count, processes=False),
+                self._pipeline(count, processes=False, dataset=self.costs.one_by_one),
                 lambda count=count: self._own(self.loader.dataset, count),  # type: ignore[misc]
             )
             for count in sorted({1, self.cores})
@@ -91,12 +129,14 @@ class LoaderRemedies:
                 pipeline,
                 kept_bytes=int(self.costs.kept_bytes * len(self.loader.dataset)),  # type: ignore[arg-type]
             )
-            first = self._pipeline(count, processes=False).predict()
+            first = self._pipeline(count, processes=False, dataset=self.costs.one_by_one).predict()
             found.append(replace(remedy, first=first))
         return found
 
-    def build_cached(self, remedy: Remedy, folder: Path) -> Iterable[Any]:
-        """The loader of a remedy that caches, in this folder; its first epoch fills the cache."""
+    def build(self, remedy: Remedy, folder: Path) -> Iterable[Any]:
+        """The loader of a remedy; one that caches does so in this folder, and its first epoch fills the cache."""
+        if (build := self.builds.get(remedy.name)) is not None:
+            return build()
         dataset: Any = self.loader.dataset
         return self._own(cached(dataset, str, folder=folder), remedy.later.pipeline.workers)
 
@@ -116,27 +156,31 @@ class LoaderRemedies:
         return Remedy(name, overrides, about, later, later, gain, kept_bytes)
 
     def _pipeline(self, workers: int, processes: bool, starts: bool = False, dataset: Demand | None = None) -> Pipeline:
-        costs = self.costs
+        costs, sending = self.costs, self.costs.sending
         demands = [dataset or costs.dataset, costs.collate]
-        if processes and workers and costs.transfer is not None:
-            demands.append(costs.transfer)
-        start = costs.start_seconds if processes and workers and starts else 0.0
-        shape = (costs.items, costs.batch_size, workers, self.cores, processes and workers > 0, start)
+        is_sent = processes and workers > 0
+        if is_sent and sending.transfer is not None:
+            demands.append(sending.transfer)
+        if costs.pinning is not None:
+            demands.append(costs.pinning)
+        start = sending.start_seconds if is_sent and starts else 0.0
+        shape = (costs.items, costs.batch_size, workers, self.cores, is_sent, start)
         return Pipeline(tuple(demands), costs.consumer, *shape)
 
-    def _like(self, dataset: Any, workers: int) -> Iterable[Any]:
-        """The same DataLoader with other workers."""
+    def _like(self, workers: int, dataset: Any = None, **changes: Any) -> Iterable[Any]:
+        """The same DataLoader with other workers, or as `changes` say."""
         given = self.loader
-        return DataLoader(
-            dataset,
-            batch_sampler=given.batch_sampler,
-            num_workers=workers,
-            persistent_workers=workers > 0,
-            collate_fn=given.collate_fn,
-            pin_memory=given.pin_memory,
-            worker_init_fn=given.worker_init_fn,
-            multiprocessing_context=given.multiprocessing_context if workers else None,
-        )
+        settings: dict[str, Any] = {
+            "batch_sampler": given.batch_sampler,
+            "num_workers": workers,
+            "persistent_workers": workers > 0,
+            "prefetch_factor": given.prefetch_factor if workers else None,
+            "collate_fn": given.collate_fn,
+            "pin_memory": given.pin_memory,
+            "worker_init_fn": given.worker_init_fn,
+            "multiprocessing_context": given.multiprocessing_context if workers else None,
+        }
+        return DataLoader(given.dataset if dataset is None else dataset, **settings | changes)
 
     def _own(self, dataset: Any, workers: int) -> Iterable[Any]:
         settings: dict[str, Any] = {"shuffle": isinstance(self.loader.sampler, RandomSampler)}

@@ -2,13 +2,13 @@
 
 import pytest
 
-from ocr.advisor.model.queueing import DISK, GIL, Consumer, Demand, Pipeline, scaled
+from ocr.advisor.model.queueing import DISK, GIL, START, Consumer, Demand, Pipeline, scaled
 
 MS = 1e-3
 WORK = Demand("work", 10 * MS, 10 * MS)
 
 
-def pipeline(*demands: Demand, step: float = 0.0, step_cpu: float = 0.0, **settings: int) -> Pipeline:
+def pipeline(*demands: Demand, step: float = 0.0, step_cpu: float = 0.0, **settings: float) -> Pipeline:
     shape = {"pages": 160, "batch_size": 16, "workers": 2, "cores": 2} | settings
     return Pipeline(demands, Consumer(step, step_cpu), **shape)
 
@@ -30,6 +30,9 @@ def pipeline(*demands: Demand, step: float = 0.0, step_cpu: float = 0.0, **setti
         (pipeline(WORK, step=0.1), "model", "", 1.08),
         # A model on the CPU takes the cores that loading needs: 80 + 40 ms a batch.
         (pipeline(WORK, step=0.02, step_cpu=0.08), "cores", "work", 1.22),
+        # Workers that are started for every epoch, which has 0.8 s of batches.
+        (pipeline(WORK, start_seconds=1.0), START, "", 1.8),
+        (pipeline(WORK, start_seconds=0.5), "cores", "work", 1.3),
         # Without workers nothing overlaps.
         (pipeline(WORK, step=0.1, workers=0), "workers", "work", 2.6),
     ],
