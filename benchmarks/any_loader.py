@@ -68,7 +68,8 @@ def run_pipeline(name: str, folder: Path, options: argparse.Namespace) -> Figure
     command = [python, "-m", "benchmarks.foreign_pipelines", name, str(folder), str(options.items)]
     environment = os.environ | ENVIRONMENT | {"PYTHONPATH": str(ROOT), "YOLO_OFFLINE": "true"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
-    told = [json.loads(line[len(MARK) :]) for line in done.stdout.splitlines() if line.startswith(MARK)]
+    # Not splitlines(): the mark would end a line.
+    told = [json.loads(line[len(MARK) :]) for line in done.stdout.split("\n") if line.startswith(MARK)]
     if not told:
         return {"error": last_line(done.stderr) or f"code {done.returncode}"}
     if options.show:

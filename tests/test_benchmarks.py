@@ -13,6 +13,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from benchmarks import any_loader
 from benchmarks.measure import Goal, copy_seconds
 from benchmarks.peer_loaders import Peer
 from benchmarks.peer_process import PeerError, make_environment
@@ -202,6 +203,31 @@ def test_figures_of_other_pages_are_not_mixed_with_those_of_a_run(synthetic, tmp
     assert run.returncode == 1
     assert "other pages or settings" in run.stderr
     assert "--folder" in run.stderr
+
+
+def test_the_benchmark_of_foreign_loaders_names_predicts_and_tries_and_keeps_what_it_measured(tmp_path):
+    document = tmp_path / "advisor.md"
+    document.write_text(f"before\n{any_loader.BEGIN}\n{any_loader.END}\nafter\n")
+    options = ["--images", "64", "--items", "4", "--folder", str(tmp_path / "kept"), "--docs", str(document)]
+    chosen = [f"--only={name}" for name in ("image-folder", "webdataset")]
+    command = [sys.executable, str(ROOT / "benchmarks" / "any_loader.py"), *options]
+    # 1: predictions of so few items on a busy machine may be wrong.
+    run = subprocess.run([*command, *chosen], capture_output=True, text=True, timeout=900)
+    assert run.returncode in (0, 1), run.stderr
+    assert "every answer is right" in run.stdout or "wrong: " in run.stdout
+    figures = json.loads((tmp_path / "kept" / "figures.json").read_text())
+    assert list(figures) == ["image-folder", "webdataset"]
+    for name, found in figures.items():
+        assert "error" not in found, found
+        assert found["bottleneck"] == any_loader.PIPELINES[name].bottleneck
+        tried = [one for one, predicted, measured in found["verified"] if predicted > 0 < measured]
+        assert tried[0] == "present"
+        assert found["best"] is None or found["best"] in tried
+    text = document.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "| torchvision ImageFolder | decoding | the dataset |" in text
+    assert "| webdataset | decoding a stream | the loader |" in text
 
 
 def test_a_peer_that_cannot_be_installed_says_why(tmp_path, monkeypatch):

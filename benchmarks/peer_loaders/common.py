@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from benchmarks.epoch_process import give_same_chances
 from ocr.datasets.build import make
+from ocr.geometry.kernels.warm_up import warm_up
 from ocr.geometry.orientation import upright_size
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.prefix import Letterbox, scaled_sizes
@@ -33,8 +34,10 @@ ORIENTATION_TAG = 0x0112
 Pixels = NDArray[np.uint8]
 Item = dict[str, Any]
 
-# Here, because some loaders start their workers as new processes, which import this file.
+# Here, because some loaders start their workers as new processes, which import this file. Kernels are loaded before
+# workers are forked, and before any clock but that of the start: otherwise each worker of a peer would load its own.
 give_same_chances()
+warm_up(show=False, only_loading=True)
 
 
 @dataclass(frozen=True)

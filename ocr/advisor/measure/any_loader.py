@@ -84,6 +84,7 @@ def measure_loader(loader: Loader, step: Callable[[Any], object] | None, wanted:
             batch = clock.measure(collate, _repeated(items, size), pages=size)
         kept_bytes = _measure_cached(clock, dataset, indices, items)
         demands = {demand.name: demand for demand in clock.demands(contended=cores > 1).demands}
+    batch_seconds = size * sum(demands[name].seconds for name in (DATASET, COLLATE))
     return LoaderCosts(
         items_per_epoch(loader, size),
         size,
@@ -93,7 +94,7 @@ def measure_loader(loader: Loader, step: Callable[[Any], object] | None, wanted:
         demands[COLLATE],
         demands.get(FROM_CACHE),
         kept_bytes,
-        measure_sending(loader, batch, size),
+        measure_sending(loader, batch, size, batch_seconds, cores),
         measure_pinning(batch, size, pin_memory) if pins_memory(loader) else None,
         _measure_step(step, batch),
         batch,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import islice
+from itertools import cycle, islice
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -17,17 +17,21 @@ from ocr.advisor.model.queueing import Demand
 Loader = DataLoader[Any]
 TRANSFER, PINNING, PINNING_THREAD = "the way between processes", "pinning", "the thread that pins"
 STEPS = 3
-SENT_BATCHES, MADE_BATCHES = 9, 4
+SENT_BATCHES, MADE_BATCHES, MAX_BATCHES = 9, 4, 32
+MADE_SECONDS = 0.4
+"""Real batches are made for so long, or as many as these two say."""
 
 
 class Sending(NamedTuple):
-    """What one worker process takes to start and to send, and its memory."""
+    """What worker processes take to start and to send, and their memory."""
 
     transfer: Demand | None
     """Per item; None if no worker process could be started."""
     start_seconds: float
-    """Until the first batch, beyond the time of a batch, and after the last until the process has ended."""
+    """Until the first batch, beyond the time of a batch, and after the last until the processes have ended."""
     worker_bytes: int
+    contention: float
+    """How many times as long a batch takes while all cores have a worker."""
 
 
 class _SameBatch:
@@ -44,26 +48,35 @@ class _SameBatch:
         return copied(self.batch)
 
 
-def measure_sending(loader: Loader, batch: Any, size: int) -> Sending:
-    """Batches that are there already show what sending takes; real ones show what starting and memory do."""
+def measure_sending(loader: Loader, batch: Any, size: int, batch_seconds: float, cores: int) -> Sending:
+    """Batches that are there already show what sending takes; real ones, from one worker and from one per core, show
+    what starting, memory and working at the same time do."""
+    rounds = max(MADE_BATCHES, min(MAX_BATCHES, int(MADE_SECONDS / max(1e-6, batch_seconds))))
     try:
         same = _from_workers(loader, _SameBatch(batch, SENT_BATCHES), 1, SENT_BATCHES, batch_size=None)
-        workers = max(1, loader.num_workers)
-        real = _from_workers(loader, loader.dataset, workers, MADE_BATCHES * workers, **_few_batches(loader, workers))
+        alone = _from_workers(loader, loader.dataset, 1, rounds, **_few_batches(loader, rounds))
+        together, count = alone, cores * rounds
+        # A stream may give its batches to every worker anew.
+        if cores > 1 and not isinstance(loader.dataset, IterableDataset):
+            together = _from_workers(loader, loader.dataset, cores, count, **_few_batches(loader, count))
     except (RuntimeError, OSError):  # No shared memory, or a batch that cannot be sent.
-        return Sending(None, 0.0, 0)
+        return Sending(None, 0.0, 0, 1.0)
     here = median(_seconds(lambda: copied(batch)) for _ in range(STEPS))
     sending = max(0.0, same.each - here) / size
-    transfer = Demand(TRANSFER, sending, sending, kind="batch")
-    return Sending(transfer, max(0.0, real.first - real.each) + real.end, real.memory_bytes)
+    started = alone if loader.num_workers < 2 else together
+    start = max(0.0, started.first - started.each) + started.end
+    contention = min(float(cores), max(1.0, together.each / alone.each))
+    return Sending(Demand(TRANSFER, sending, sending, kind="batch"), start, alone.memory_bytes, contention)
 
 
-def _few_batches(loader: Loader, workers: int) -> dict[str, Any]:
-    """The settings with which a loader gives a few batches; a stream is left after them."""
-    sampler: Any = loader.batch_sampler
+def _few_batches(loader: Loader, count: int) -> dict[str, Any]:
+    """The settings with which a loader gives so many batches, the same ones again if it has fewer; a stream is left
+    after them."""
+    settings = {"collate_fn": loader.collate_fn}
     if isinstance(loader.dataset, IterableDataset):
-        return {"batch_size": loader.batch_size, "collate_fn": loader.collate_fn}
-    return {"batch_sampler": list(islice(sampler, MADE_BATCHES * workers)), "collate_fn": loader.collate_fn}
+        return settings | {"batch_size": loader.batch_size}
+    sampler: Any = loader.batch_sampler
+    return settings | {"batch_sampler": list(islice(cycle(list(islice(sampler, count))), count))}
 
 
 class _Arrivals(NamedTuple):
@@ -89,7 +102,7 @@ def _from_workers(loader: Loader, dataset: Any, workers: int, count: int, **sett
                 memory.look()  # Before the last batch, after which the workers end.
         end = time.perf_counter() - begin - moments[-1]
     # Without the last one, for which looking at memory took a moment. Each worker's first batches come together.
-    rounds = (len(moments) - 1) // workers - (len(moments) > 2 and workers == 1)
+    rounds = (len(moments) - 2) // workers
     each = (moments[rounds * workers] - moments[0]) / rounds if rounds > 0 else moments[0]
     return _Arrivals(moments[0], each, 0.0 if endless else end, memory.growth_bytes // workers)
 

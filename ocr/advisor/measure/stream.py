@@ -47,7 +47,7 @@ def measure_stream(batches: Iterable[Any], step: Callable[[Any], object] | None,
     overlaps = waited < max(made - computed, made / 2)
     sending = None
     if not overlaps and isinstance(batches, DataLoader) and isinstance(batches.dataset, IterableDataset):
-        sending = measure_sending(batches, next(passed), 1)
+        sending = measure_sending(batches, next(passed), 1, made, cores=1)
     consumer = Consumer(computed, min(step_cpu, computed))
     return StreamCosts(
         count or STREAMED_BATCHES, Demand(LOADER, made, made * on_core), consumer, overlaps, sending, spans

@@ -189,3 +189,20 @@ def scaled(demands: Iterable[Demand], factor: float) -> tuple[Demand, ...]:
         )
         for demand in demands
     )
+
+
+def contended(demand: Demand, contention: float) -> Demand:
+    """The same stage, so many times as slow as alone if all cores are busy, and no longer as was measured."""
+    (changed,) = scaled([demand], contention / demand.contention)
+    return replace(changed, contention=contention)
+
+
+def beside_workers(pipeline: Pipeline, contention: float) -> Consumer:
+    """The step while workers compute: cores that share something slow it down for as long as they are both busy."""
+    consumer, step = pipeline.consumer, pipeline.consumer.step_seconds
+    if not pipeline.workers or not step:
+        return consumer
+    cpu = pipeline.batch_size * sum(demand.cpu_seconds for demand in pipeline.demands)
+    shared = min(1.0, cpu / step) * min(1.0, consumer.step_cpu_seconds / step)
+    factor = 1.0 + (contention - 1.0) * shared
+    return Consumer(step * factor, consumer.step_cpu_seconds * factor)

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, RandomSampler
 
 from ocr.advisor.measure.any_loader import FROM_CACHE, LoaderCosts, reads_batches
 from ocr.advisor.model.prefetch import epoch_seconds, uneven_batches
-from ocr.advisor.model.queueing import Demand, Pipeline
+from ocr.advisor.model.queueing import Demand, Pipeline, beside_workers, contended
 from ocr.advisor.remedies.advice import Remedy
 from ocr.advisor.remedies.batch_reader import FETCHES, ThreadedReader
 from ocr.cache.items import cached
@@ -159,13 +159,17 @@ class LoaderRemedies:
         costs, sending = self.costs, self.costs.sending
         demands = [dataset or costs.dataset, costs.collate]
         is_sent = processes and workers > 0
+        if is_sent:
+            # Threads slow each other down in other ways than processes do.
+            demands = [contended(demand, sending.contention) for demand in demands]
         if is_sent and sending.transfer is not None:
             demands.append(sending.transfer)
         if costs.pinning is not None:
             demands.append(costs.pinning)
         start = sending.start_seconds if is_sent and starts else 0.0
         shape = (costs.items, costs.batch_size, workers, self.cores, is_sent, start)
-        return Pipeline(tuple(demands), costs.consumer, *shape)
+        pipeline = Pipeline(tuple(demands), costs.consumer, *shape)
+        return replace(pipeline, consumer=beside_workers(pipeline, sending.contention))
 
     def _like(self, workers: int, dataset: Any = None, **changes: Any) -> Iterable[Any]:
         """The same DataLoader with other workers, or as `changes` say."""

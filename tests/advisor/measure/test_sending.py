@@ -37,8 +37,9 @@ def test_a_copied_batch_shares_no_tensor():
     assert other["names"][0] == "a"
 
 
-def test_sending_is_measured_with_the_workers_that_the_loader_has():
-    loader = DataLoader(torch.arange(12), batch_size=2, num_workers=2)
-    sending = measure_sending(loader, torch.zeros(2), 2)
+def test_workers_are_started_and_send_also_if_an_epoch_has_fewer_batches_than_are_measured():
+    loader = DataLoader(torch.arange(4), batch_size=2, num_workers=2)  # type: ignore[arg-type]
+    sending = measure_sending(loader, torch.zeros(2), 2, batch_seconds=1.0, cores=2)
     assert sending.transfer is not None
     assert sending.start_seconds > 0
+    assert 1 <= sending.contention <= 2

@@ -1,8 +1,10 @@
 """The queueing model: what holds a pipeline up, and what an epoch takes then."""
 
+from dataclasses import replace
+
 import pytest
 
-from ocr.advisor.model.queueing import DISK, GIL, START, Consumer, Demand, Pipeline, scaled
+from ocr.advisor.model.queueing import DISK, GIL, START, Consumer, Demand, Pipeline, beside_workers, contended, scaled
 
 MS = 1e-3
 WORK = Demand("work", 10 * MS, 10 * MS)
@@ -71,3 +73,20 @@ def test_one_worker_alone_is_not_held_up_by_others():
 def test_demands_can_be_scaled():
     (twice,) = scaled([Demand("a", 1, 2, 3, GIL)], 2)
     assert (twice.seconds, twice.cpu_seconds, twice.serial_seconds, twice.resource) == (2, 4, 6, GIL)
+
+
+def test_a_step_slows_down_as_far_as_workers_compute_beside_it():
+    line = pipeline(Demand("work", 1 * MS, 1 * MS), step=0.032, step_cpu=0.032, workers=1)
+    # 16 ms of loading beside a step of 32 ms, at 1.5 times the time while both are busy.
+    assert beside_workers(line, 1.5) == Consumer(pytest.approx(0.040), pytest.approx(0.040))
+    assert beside_workers(replace(line, workers=0), 1.5) == line.consumer
+    sleeping = replace(line, consumer=Consumer(0.032, 0.0))
+    assert beside_workers(sleeping, 1.5) == sleeping.consumer
+
+
+def test_contention_of_processes_replaces_that_of_threads():
+    threads = Demand("work", 15 * MS, 15 * MS, contention=1.5)
+    processes = contended(threads, 1.1)
+    assert processes.seconds == processes.cpu_seconds == pytest.approx(11 * MS)
+    # One worker alone takes what was measured alone.
+    assert pipeline(processes, workers=1).predict().epoch_seconds == pytest.approx(1.6)
