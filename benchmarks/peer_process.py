@@ -120,7 +120,8 @@ class PeerProcess:
     def _last_words(self, process: subprocess.Popen[str]) -> str:
         if process.returncode == -signal.SIGKILL:
             return f"ended after {self.timeout:.0f} s"
-        return last_line(self.log.read_text(encoding="utf-8", errors="replace")) or f"code {process.returncode}"
+        told = last_line(self.log.read_text(encoding="utf-8", errors="replace"))
+        return told.replace(self.course.folder, "FOLDER") or f"code {process.returncode}"
 
 
 def last_line(text: str) -> str:

@@ -110,7 +110,7 @@ PEERS = {
         f"{PAGES} in one file",
         "https://docs.ffcv.io",
         prepares=True,
-        hint="libopencv-dev and libturbojpeg0-dev",
+        hint="pkg-config, libopencv-dev and libturbojpeg0-dev",
     ),
     "dali": Peer(
         "DALI on the CPU",

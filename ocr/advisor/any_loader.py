@@ -111,9 +111,9 @@ def _advise_stream(
     """Of batches that come from anywhere: what making and using them take, and whether both happen at once."""
     costs = measure_stream(batches, step, count_batches(batches, by_reading=verify))
     remedies = StreamRemedies(batches, costs, cores)
-    shape = (costs.batches, 1, int(costs.overlaps))
-    told = (costs.loading,), costs.consumer, remedies.present, remedies.all()
-    return Advice(type(batches).__name__, *shape, *told, timeline=costs.spans, unit="batch"), remedies
+    place, shape, present = type(batches).__name__, (costs.batches, 1, int(costs.overlaps)), remedies.present
+    demands, others, spans = present.later.pipeline.demands, remedies.all(), costs.spans
+    return Advice(place, *shape, demands, costs.consumer, present, others, timeline=spans, unit="batch"), remedies
 
 
 def _verify(advice: Advice, remedies: LoaderRemedies | StreamRemedies, step: Step | None) -> None:

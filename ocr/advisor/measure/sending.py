@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 from statistics import median
 from typing import Any, NamedTuple
@@ -12,12 +12,12 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from ocr.advisor.measure.process_memory import MemoryWatch
-from ocr.advisor.model.queueing import Demand
+from ocr.advisor.model.queueing import MAIN, Demand
 
 Loader = DataLoader[Any]
 TRANSFER, PINNING, PINNING_THREAD = "the way between processes", "pinning", "the thread that pins"
 STEPS = 3
-SENT_BATCHES, MADE_BATCHES, MAX_BATCHES = 9, 4, 32
+SENT_BATCHES, MADE_BATCHES, MAX_BATCHES = 17, 6, 32
 MADE_SECONDS = 0.4
 """Real batches are made for so long, or as many as these two say."""
 
@@ -62,11 +62,12 @@ def measure_sending(loader: Loader, batch: Any, size: int, batch_seconds: float,
     except (RuntimeError, OSError):  # No shared memory, or a batch that cannot be sent.
         return Sending(None, 0.0, 0, 1.0)
     here = median(_seconds(lambda: copied(batch)) for _ in range(STEPS))
-    sending = max(0.0, same.each - here) / size
+    sending, received = max(0.0, same.each - here) / size, same.received / size
     started = alone if loader.num_workers < 2 else together
     start = max(0.0, started.first - started.each) + started.end
-    contention = min(float(cores), max(1.0, together.each / alone.each))
-    return Sending(Demand(TRANSFER, sending, sending, kind="batch"), start, alone.memory_bytes, contention)
+    contention = min(float(cores), max(1.0, together.each / max(1e-9, alone.each)))
+    transfer = Demand(TRANSFER, sending, sending, received, MAIN, kind="batch")
+    return Sending(transfer, start, alone.memory_bytes, contention)
 
 
 def _few_batches(loader: Loader, count: int) -> dict[str, Any]:
@@ -81,11 +82,12 @@ def _few_batches(loader: Loader, count: int) -> dict[str, Any]:
 
 class _Arrivals(NamedTuple):
     """Of batches of worker processes that start together: seconds until the first, between two of the same worker, and
-    after the last; memory of a worker."""
+    after the last; CPU seconds of receiving one; memory of a worker."""
 
     first: float
     each: float
     end: float
+    received: float
     memory_bytes: int
 
 
@@ -95,16 +97,27 @@ def _from_workers(loader: Loader, dataset: Any, workers: int, count: int, **sett
     endless = isinstance(dataset, IterableDataset)
     moments: list[float] = []
     with MemoryWatch() as memory:
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), 0.0
         for _ in islice(sender, count) if endless else sender:
             moments.append(time.perf_counter() - begin)
+            # From the second batch on: before that, the workers are started.
+            cpu = cpu or time.thread_time()
             if len(moments) == max(1, count - 1):
-                memory.look()  # Before the last batch, after which the workers end.
+                # Before the last batch, after which the workers end; it is not counted, because this takes a moment.
+                memory.look()
+            received = (time.thread_time() - cpu) / max(1, len(moments) - 1)
         end = time.perf_counter() - begin - moments[-1]
-    # Without the last one, for which looking at memory took a moment. Each worker's first batches come together.
-    rounds = (len(moments) - 2) // workers
-    each = (moments[rounds * workers] - moments[0]) / rounds if rounds > 0 else moments[0]
-    return _Arrivals(moments[0], each, 0.0 if endless else end, memory.growth_bytes // workers)
+    each = _fastest_half(moments[::workers] if len(moments) < 3 else moments[:-1:workers])
+    return _Arrivals(moments[0], each, 0.0 if endless else end, received, memory.growth_bytes // workers)
+
+
+def _fastest_half(moments: Sequence[float]) -> float:
+    """Seconds between two batches, in the faster half: other processes may hold up the other one."""
+    if len(moments) < 2:
+        return moments[0]
+    middle = len(moments) // 2
+    halves = [moments[: middle + 1], moments[middle:]]
+    return min((half[-1] - half[0]) / (len(half) - 1) for half in halves if len(half) > 1)
 
 
 def measure_pinning(batch: Any, size: int, pin: Callable[[Any], object]) -> Demand:

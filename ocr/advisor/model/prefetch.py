@@ -27,7 +27,8 @@ def epoch_seconds(batch_seconds: Sequence[float], workers: int, ahead: int, step
     >>> epoch_seconds([1.0, 1.0, 1.0], workers=1, ahead=2, step_seconds=0.5)
     3.5
     """
-    made, taken = [], []
+    made: list[float] = []
+    taken: list[float] = []
     for number, seconds in enumerate(batch_seconds):
         asked = taken[number - ahead * workers] if number >= ahead * workers else 0.0
         free = made[number - workers] if number >= workers else 0.0

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 GIL, DISK, START = "the GIL", "the disk", "starting the workers"
+MAIN = "the main process"
+"""What only one worker at a time can use, and not while a step runs: batches are received between steps."""
 OF_THE_FILE = ("source", "fixed")
 """Kinds of stages that take as long for a smaller page: they work on the file."""
 
@@ -34,7 +36,7 @@ class Demand:
     serial_seconds: float = 0.0
     """The part of `seconds` in which no other worker can run the same stage."""
     resource: str = ""
-    """What only one worker at a time can use: GIL or DISK."""
+    """What only one worker at a time can use: GIL, DISK or MAIN."""
     contention: float = 1.0
     """How many times as long it takes as with a single worker."""
     kind: str = ""
@@ -98,27 +100,29 @@ class Pipeline:
             serial = size * sum(demand.serial_seconds for demand in demands if demand.resource == resource)
             # Every process has its own GIL; they share the disk.
             shares = max(1, self.workers) if self.processes and resource == GIL else 1
-            limits[resource] = serial / shares
+            limits[resource] = serial / shares + (consumer.step_seconds if resource == MAIN else 0.0)
         return limits
 
     def predict(self) -> Prediction:
         """Predict an epoch."""
         limits = self.limits()
-        step = limits["model"]
-        loading = max(seconds for name, seconds in limits.items() if name != "model")
-        made, steps = loading * self.pages / self.batch_size, self.steps * step
+        busy = limits.get(MAIN, limits["model"])
+        loading = max(seconds for name, seconds in limits.items() if name not in ("model", MAIN))
+        made, steps = loading * self.pages / self.batch_size, self.steps * busy
         if not self.workers:
             seconds, waiting = made + steps, made
         else:
             # The model waits for the first batch, and the last step overlaps with nothing.
-            seconds = max(made + min(step, loading), steps + min(step, loading))
-            waiting = max(loading, seconds - steps)
+            seconds = max(made, steps) + min(busy, loading)
+            waiting = max(loading, seconds - self.steps * limits["model"])
         total = self.start_seconds + seconds
         bottleneck = START if self.start_seconds > seconds else self._bottleneck(limits)
         return Prediction(limits, bottleneck, total, min(1.0, (waiting + self.start_seconds) / total), self)
 
     def _bottleneck(self, limits: dict[str, float]) -> str:
         largest = max(limits, key=lambda name: limits[name])
+        if largest == MAIN and limits["model"] > limits[MAIN] / 2:
+            return "model"  # Most of it is the step.
         # If the workers keep the cores busy, more workers would not help.
         is_tie = largest == "workers" and limits.get("cores", 0.0) > 0.85 * limits[largest]
         return "cores" if is_tie else largest
@@ -130,7 +134,7 @@ class Prediction:
 
     limits: dict[str, float]
     bottleneck: str
-    """The slowest resource: model, workers, cores, GIL or DISK; START if that takes longer than all batches."""
+    """The slowest resource: model, workers, cores, GIL, DISK or MAIN; START if that takes longer than all batches."""
     epoch_seconds: float
     wait_share: float
     """Share of the epoch in which the model waits for data."""
@@ -175,7 +179,7 @@ class Prediction:
     @property
     def loading_seconds(self) -> float:
         """Per batch, while a step runs."""
-        return max(seconds for name, seconds in self.limits.items() if name != "model")
+        return max(seconds for name, seconds in self.limits.items() if name not in ("model", MAIN))
 
 
 def scaled(demands: Iterable[Demand], factor: float) -> tuple[Demand, ...]:

@@ -4,7 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from ocr.advisor.model.queueing import DISK, GIL, START, Consumer, Demand, Pipeline, beside_workers, contended, scaled
+from ocr.advisor.model.queueing import (
+    DISK,
+    GIL,
+    MAIN,
+    START,
+    Consumer,
+    Demand,
+    Pipeline,
+    beside_workers,
+    contended,
+    scaled,
+)
 
 MS = 1e-3
 WORK = Demand("work", 10 * MS, 10 * MS)
@@ -32,6 +43,9 @@ def pipeline(*demands: Demand, step: float = 0.0, step_cpu: float = 0.0, **setti
         (pipeline(WORK, step=0.1), "model", "", 1.08),
         # A model on the CPU takes the cores that loading needs: 80 + 40 ms a batch.
         (pipeline(WORK, step=0.02, step_cpu=0.08), "cores", "work", 1.22),
+        # Batches that the main process must unpickle between its steps: 16 pages of 10 ms, and the step.
+        (pipeline(Demand("way", 10 * MS, 0, 10 * MS, MAIN), step=0.02, workers=8), MAIN, "way", 1.82),
+        (pipeline(Demand("way", 1 * MS, 0, 1 * MS, MAIN), step=0.1), "model", "", 1.168),
         # Workers that are started for every epoch, which has 0.8 s of batches.
         (pipeline(WORK, start_seconds=1.0), START, "", 1.8),
         (pipeline(WORK, start_seconds=0.5), "cores", "work", 1.3),
