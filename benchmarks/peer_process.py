@@ -31,6 +31,8 @@ ENVIRONMENT = {
     "HF_DATASETS_OFFLINE": "1",
     "DO_NOT_TRACK": "1",
     "NO_ALBUMENTATIONS_UPDATE": "1",
+    # Compiled modules are kept, whatever this process was started with: else each start would compile ours again.
+    "PYTHONDONTWRITEBYTECODE": "",
 }
 ORPHAN_SECONDS = 10.0
 """Workers may take so long to notice that their process is gone; torch's look every 5 s."""

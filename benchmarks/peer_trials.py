@@ -26,6 +26,8 @@ SAVED_AFTER = 3
 MIN_PAGES = BATCH_SIZE * (SAVED_AFTER + 1)
 MAX_GAP = 16.0
 """Levels of 255, mean over a page. A decoder that skips detail differs by 4 at 640 x 640, and by 12 at 96 x 96."""
+MIN_SHARED_BYTES = 4096
+"""Less than that are semaphores, which other programs of the machine leave too."""
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -135,5 +137,5 @@ def gap(one: NDArray[Any], other: NDArray[Any]) -> float:
 def _and_left(left: Sequence[Leftovers]) -> str:
     processes, shared = sum(each.processes for each in left), sum(each.shared_bytes for each in left)
     words = [f"{processes} workers live on"] if processes else []
-    words += [f"{format_bytes(shared)} stay in /dev/shm"] if shared else []
+    words += [f"{format_bytes(shared)} stay in /dev/shm"] if shared >= MIN_SHARED_BYTES else []
     return f", but {', '.join(words)}" if words else ""
