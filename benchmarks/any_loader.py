@@ -66,7 +66,8 @@ def run_pipeline(name: str, folder: Path, options: argparse.Namespace) -> Figure
     except PeerError as error:
         return {"error": str(error)}
     command = [python, "-m", "benchmarks.foreign_pipelines", name, str(folder), str(options.items)]
-    environment = os.environ | ENVIRONMENT | {"PYTHONPATH": str(ROOT), "YOLO_OFFLINE": "true", "YOLO_CONFIG_DIR": str(folder)}
+    own = {"PYTHONPATH": str(ROOT), "YOLO_OFFLINE": "true", "YOLO_CONFIG_DIR": str(folder)}
+    environment = os.environ | ENVIRONMENT | own
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     # Not splitlines(): the mark would end a line.
     told = [json.loads(line[len(MARK) :]) for line in done.stdout.split("\n") if line.startswith(MARK)]
