@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from PIL import Image, ImageFilter
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import measure
@@ -103,6 +102,13 @@ def row(name: str, figures: Figures) -> list[str]:
     return [pipeline.title, pipeline.built_in, figures["bottleneck"], *cells[0], shown, *cells[1]]
 
 
+def in_words(cells: list[str]) -> str:
+    """A line of the table for the screen, which has no room for its columns."""
+    title, *rest = cells
+    told = [f"{heading} {cell}" for heading, cell in zip(HEADINGS[1:], rest, strict=True) if cell]
+    return f"{title}: {', '.join(told)}"
+
+
 def _times(predicted: float, measured: float) -> list[str]:
     return [f"{predicted:.2f} s", f"{measured:.2f} s", f"{predicted / measured - 1:+.0%}"]
 
@@ -172,10 +178,8 @@ def main() -> int:
             kept = {each: kept[each] for each in PIPELINES if each in kept}
             with replacing(file) as stream:
                 stream.write((json.dumps(kept, indent=1) + "\n").encode())
-    table = Table(*HEADINGS, title_justify="left")
     for name, figures in kept.items():
-        table.add_row(*row(name, figures))
-    console.print(table)
+        console.print(in_words(row(name, figures)), markup=False, highlight=False, soft_wrap=True)
     console.print(warning(others.share()) or "")
     if options.docs:
         write_table(kept, options.docs, options)

@@ -158,9 +158,8 @@ def ultralytics_data(folder: Path) -> Opened:
     from ultralytics.data.dataset import YOLODataset
     from ultralytics.utils import DEFAULT_CFG
 
-    dataset = YOLODataset(
-        img_path=str(folder / "images"), imgsz=SIDE, augment=True, hyp=DEFAULT_CFG, data={"names": {0: "a", 1: "b"}}
-    )
+    images, names = folder / "images" / "a", {0: "a", 1: "b"}
+    dataset = YOLODataset(img_path=str(images), imgsz=SIDE, augment=True, hyp=DEFAULT_CFG, data={"names": names})
     loader = DataLoader(
         dataset, BATCH, num_workers=2, collate_fn=YOLODataset.collate_fn, multiprocessing_context="spawn"
     )
@@ -244,7 +243,7 @@ def main() -> None:
             "bottleneck": found.bottleneck,
             "sentence": found.sentence,
             "best": None if best is None else best.name,
-            "change": "" if best is None else ", ".join(best.overrides),
+            "change": "" if best is None else " ".join(best.overrides),
             "verified": advice.verified,
         }
     )

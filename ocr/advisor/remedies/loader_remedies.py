@@ -109,7 +109,7 @@ class LoaderRemedies:
         return [
             self._remedy(
                 f"{count} thread{'s' * (count > 1)}",
-                (f"ocr.Loader(dataset, batch_size, num_workers={count}, collate_fn=...)",),
+                ("from ocr import Loader;", f"Loader(dataset, batch_size, num_workers={count}, collate_fn=...)"),
                 self._pipeline(count, processes=False, dataset=self.costs.one_by_one),
                 lambda count=count: self._own(self.loader.dataset, count),  # type: ignore[misc]
             )
@@ -125,7 +125,11 @@ class LoaderRemedies:
             pipeline = self._pipeline(count, processes=False, dataset=replace(self.costs.cached, name=FROM_CACHE))
             remedy = self._remedy(
                 f"cache, {count} thread{'s' * (count > 1)}",
-                ("ocr.cached(dataset, key=...)", f"ocr.Loader(..., num_workers={count}, collate_fn=...)"),
+                (
+                    "from ocr import Loader, cached;",
+                    "dataset = cached(dataset, key=...);",
+                    f"Loader(..., num_workers={count}, collate_fn=...)",
+                ),
                 pipeline,
                 kept_bytes=int(self.costs.kept_bytes * len(self.loader.dataset)),  # type: ignore[arg-type]
             )
