@@ -40,14 +40,22 @@ def measure_stream(batches: Iterable[Any], step: Callable[[Any], object] | None,
     cpu, begin = time.process_time(), time.perf_counter()
     made = _mean(run_epoch(islice(passed, STREAMED_BATCHES))[1], "wait", batches)
     on_core = min(1.0, (time.process_time() - cpu) / (time.perf_counter() - begin))
+    kept: list[Any] = []
     cpu = time.process_time()
-    spans = run_epoch(islice(passed, STREAMED_BATCHES), step)[1]
+
+    def use(batch: Any) -> None:
+        kept[:] = [batch]
+        if step is not None:
+            step(batch)
+
+    spans = run_epoch(islice(passed, STREAMED_BATCHES), use)[1]
     step_cpu = max(0.0, (time.process_time() - cpu) / STREAMED_BATCHES - made * on_core)
     waited, computed = (_mean(spans, what, batches) for what in ("wait", "compute"))
-    overlaps = waited < max(made - computed, made / 2)
+    # Without a worker, torch makes no batch ahead.
+    overlaps = waited < max(made - computed, made / 2) and getattr(batches, "num_workers", None) != 0
     sending = None
     if not overlaps and isinstance(batches, DataLoader) and isinstance(batches.dataset, IterableDataset):
-        sending = measure_sending(batches, next(passed), 1, made, cores=1)
+        sending = measure_sending(batches, kept[0], 1, made, cores=1)
     consumer = Consumer(computed, min(step_cpu, computed))
     return StreamCosts(
         count or STREAMED_BATCHES, Demand(LOADER, made, made * on_core), consumer, overlaps, sending, spans
