@@ -140,7 +140,8 @@ class ScalingClock:
             if running.done():
                 break
         running.result()
-        return waited / (asked - begin)
+        # On a busy machine the other thread may have ended before this one came to ask.
+        return waited / max(1e-9, asked - begin)
 
     def demands(self, contended: bool) -> Measured:
         """One demand per stage, in the order of the path."""
