@@ -26,6 +26,7 @@ from PIL import Image, ImageFilter
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import measure
+from benchmarks.document_parts import replace_part, table_line
 from benchmarks.foreign_pipelines import PIPELINES
 from benchmarks.measure import console
 from benchmarks.peer_process import ENVIRONMENT, ROOT, PeerError, last_line, make_environment, version_of
@@ -35,7 +36,8 @@ from ocr.atomic import replacing
 from ocr.checks import check_integer
 from ocr.system import usable_cores
 
-BEGIN, END = "<!-- any loader: begin -->", "<!-- any loader: end -->"
+PART = "any-loader"
+"""Of the document that --docs names."""
 WITHIN = 0.15
 HEADINGS = (
     *("pipeline", "bottleneck built in", "named", "an epoch predicted", "measured", "error"),
@@ -131,13 +133,13 @@ def write_table(kept: dict[str, Figures], path: Path, options: argparse.Namespac
         f"{len(every)} errors is {np.mean(every):.0%}, and of all {len(others)} configurations that were tried "
         f"{np.mean(others):.0%}.",
         "",
-        measure.table_line(HEADINGS),
-        measure.table_line(["---"] * 3 + ["---:"] * 3 + ["---"] + ["---:"] * 3),
-        *(measure.table_line(row(name, figures)) for name, figures in kept.items()),
+        table_line(HEADINGS),
+        table_line(["---"] * 3 + ["---:"] * 3 + ["---"] + ["---:"] * 3),
+        *(table_line(row(name, figures)) for name, figures in kept.items()),
         "",
         f"Versions: {', '.join(dict.fromkeys(versions))}.",
     ]
-    measure.write_between(path, BEGIN, END, lines)
+    replace_part(path, PART, lines)
 
 
 def parse() -> argparse.Namespace:

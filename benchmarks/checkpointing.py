@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.deploy_worker import peak_bytes
+from benchmarks.measure import console
 from ocr.datasets.build import make
 from ocr.jobs.compose import compose_training
 from ocr.models.loss import MAPS
@@ -25,7 +27,7 @@ KEPT = {"all": "model.checkpoint_gradients=false", "checkpoints": "model.checkpo
 
 
 def main() -> None:
-    """Print one line per model."""
+    """Show one row per model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=["lite", "base"], help="presets of configs/model/")
     parser.add_argument("--pages", type=int, default=4, help="pages per step (default: 4)")
@@ -37,6 +39,8 @@ def main() -> None:
     if options.step:
         print(json.dumps(measure(*options.step, options.pages, options.size, options.steps)))
         return
+    title = f"Gradient checkpoints, {options.pages} pages of {options.size}, memory and CPU time of a step"
+    table = Table("", "memory", "with checkpoints", "CPU time", "with checkpoints", title=title, title_justify="left")
     for model in options.models:
         best: dict[str, dict[str, float]] = {}
         for _ in range(options.rounds):
@@ -44,11 +48,15 @@ def main() -> None:
                 found = in_own_process(model, override, options)
                 best[name] = {key: min(value, best.get(name, found)[key]) for key, value in found.items()}
         kept, again = best["all"], best["checkpoints"]
-        print(
-            f"model={model}, {options.pages} pages of {options.size}: {kept['megabytes']:.0f} MB -> "
-            f"{again['megabytes']:.0f} MB ({again['megabytes'] / kept['megabytes']:.2f} x), CPU time of a step "
-            f"{kept['seconds']:.2f} s -> {again['seconds']:.2f} s ({again['seconds'] / kept['seconds']:.2f} x)"
+        memory, seconds = (again[key] / kept[key] for key in ("megabytes", "seconds"))
+        table.add_row(
+            f"model={model}",
+            f"{kept['megabytes']:.0f} MB",
+            f"{again['megabytes']:.0f} MB, {memory:.2f} x",
+            f"{kept['seconds']:.2f} s",
+            f"{again['seconds']:.2f} s, {seconds:.2f} x",
         )
+    console.print(table)
 
 
 def in_own_process(model: str, override: str, options: argparse.Namespace) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import sys
 import time
@@ -11,18 +12,46 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from ocr.pipeline.image_header import Header
 
-console = Console()
+TABLES_FILE = "BENCHMARK_TABLES"
+"""Environment variable: a file that gets every table, one line of JSON each. benchmarks/figures.py sets it."""
+
+
+class RecordingConsole(Console):
+    """Shows tables, and writes them into a file if one is asked for: documents quote what a benchmark has shown."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As usual, and the tables once more as text."""
+        super().print(*objects, **options)
+        if file := os.environ.get(TABLES_FILE):
+            with open(file, "a", encoding="utf-8") as stream:
+                for table in filter(lambda shown: isinstance(shown, Table), objects):
+                    columns = [[_plain(cell) for cell in column.cells] for column in table.columns]
+                    told = {
+                        "title": _plain(table.title or ""),
+                        "headings": [_plain(column.header) for column in table.columns],
+                        "rows": list(zip(*columns, strict=True)),
+                    }
+                    stream.write(json.dumps(told) + "\n")
+
+
+def _plain(cell: Any) -> str:
+    """Without the marks of colours."""
+    return Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
+
+
+console = RecordingConsole()
 
 
 def exit_with(main: Callable[[], int]) -> NoReturn:
@@ -96,25 +125,6 @@ def time_rounds(contenders: dict[str, Callable[[], float]], rounds: int) -> dict
                 told[name].append(run())
                 progress.advance(task)
     return {name: figures[1:] for name, figures in told.items()}
-
-
-def write_between(path: Path, begin: str, end: str, lines: Iterable[str]) -> None:
-    """Replace what is between two marks of a document."""
-    from ocr.atomic import replacing
-    from ocr.errors import ConfigError
-
-    text = path.read_text(encoding="utf-8")
-    if text.count(begin) != 1 or text.count(end) != 1:
-        raise ConfigError(f"--docs {path}: the lines {begin} and {end} must be in it once")
-    before, after = text.partition(begin)[0], text.partition(end)[2]
-    marked = "\n".join([begin, "", *lines, "", end])
-    with replacing(path) as stream:
-        stream.write(f"{before}{marked}{after}".encode())
-
-
-def table_line(cells: Iterable[str]) -> str:
-    """A row of a table in Markdown."""
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
 @dataclass(frozen=True)

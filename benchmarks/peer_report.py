@@ -12,12 +12,13 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.measure import console, table_line, write_between
+from benchmarks.document_parts import read_part, replace_part, table_lines
+from benchmarks.measure import console
 from benchmarks.peer_loaders import PEERS
 from ocr.atomic import replacing
 from ocr.units import format_bytes
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+PART = "peers"
 MISSING = "–"
 PICTURES = ("peers_speed.png", "peers_epochs.png")
 RUN_EPOCHS = 100
@@ -154,10 +155,11 @@ def show(figures: Figures) -> None:
 
 def write_document(figures: Figures, path: Path, command: str) -> None:
     """Replace what is between the marks of a document, and the two plots beside it."""
+    read_part(path, PART)  # A document without the marks is refused before anything is drawn.
     pictures = path.parent / "pictures"
     plot_speed(figures, pictures / PICTURES[0])
     plot_epochs(figures, pictures / PICTURES[1])
-    write_between(path, BEGIN, END, _markdown(figures, command))
+    replace_part(path, PART, _markdown(figures, command))
 
 
 def _markdown(figures: Figures, command: str) -> list[str]:
@@ -176,15 +178,7 @@ def _markdown(figures: Figures, command: str) -> list[str]:
         f"tables{_compiling(figures)}.",
     ]
     for title, rows in all_tables(figures).items():
-        headings = HEADINGS[title]
-        lines += [
-            "",
-            f"### {title}",
-            "",
-            table_line(headings),
-            table_line(["---"] + ["---" if title == "Tried" else "---:"] * (len(headings) - 1)),
-        ]
-        lines += [table_line(row) for row in rows]
+        lines += ["", f"### {title}", "", *table_lines(HEADINGS[title], rows, is_text=title == "Tried")]
     lines += ["", f"![Pages per second of each loader](pictures/{PICTURES[0]})", ""]
     lines += [f"![Time until a number of training epochs is done](pictures/{PICTURES[1]})", ""]
     if missing := missing_lines(figures):

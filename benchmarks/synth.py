@@ -1,16 +1,21 @@
 """Pages per second of the generator on one core: render, degrade, encode. `python benchmarks/synth.py --kind form`"""
 
 import argparse
+import sys
 import time
+from pathlib import Path
 
 import cv2
+from rich.table import Table
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.measure import console
 from ocr.tools.synth import encode_page, render_page
 from ocr.tools.synth.kinds import PAGE_KINDS
 
 
 def main() -> None:
-    """Print the best and the median of several rounds over the same pages."""
+    """Show the best and the median of several rounds over the same pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megapixels", type=float, default=1.5)
     parser.add_argument("--kind", choices=PAGE_KINDS, default="receipt")
@@ -27,11 +32,12 @@ def main() -> None:
             encode_page(render_page(0, index, megapixels=size, kind=options.kind))
         seconds.append(time.process_time() - started)
     best, median = min(seconds), sorted(seconds)[len(seconds) // 2]
-    print(
-        f"{options.pages} pages ({options.kind}) of {options.megapixels:g} megapixels, CPU time of one core: "
-        f"{options.pages / best:.1f} pages/s at best, {options.pages / median:.1f} in the median of "
-        f"{options.rounds} rounds"
+    title = (
+        f"Synthetic pages, {options.pages} of {options.megapixels:g} megapixels, CPU time, fastest of {options.rounds}"
     )
+    table = Table("", "pages/s", "in the median", title=title, title_justify="left")
+    table.add_row(options.kind, f"{options.pages / best:.1f}", f"{options.pages / median:.1f}")
+    console.print(table)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ import torch
 from rich.console import Console
 
 from benchmarks import any_loader
+from benchmarks.document_parts import END, begin
 from benchmarks.measure import Goal, copy_seconds
 from benchmarks.peer_loaders import Peer
 from benchmarks.peer_process import PeerError, make_environment
-from benchmarks.peer_report import BEGIN, END, PICTURES
+from benchmarks.peer_report import PART, PICTURES
 from benchmarks.reference import ReferenceDataset, compare_batches, random_transform, reference_collate
 from ocr.errors import ConfigError
 from ocr.models.detector import TextDetector
@@ -171,7 +172,7 @@ def run_peers(data: Path, folder: Path, *options: str) -> dict:
 
 def test_the_benchmark_of_peers_tries_and_measures_each_and_continues_where_it_was(synthetic, tmp_path):
     document = tmp_path / "peers.md"
-    document.write_text(f"before\n{BEGIN}\n{END}\nafter\n")
+    document.write_text(f"before\n{begin(PART)}\n{END}\nafter\n")
     run_peers(synthetic, tmp_path / "peers", "--only", "torch")
     figures = run_peers(synthetic, tmp_path / "peers", "--only", "raw", "--docs", str(document))
     assert list(figures["peers"]) == ["raw", "torch"]
@@ -207,7 +208,7 @@ def test_figures_of_other_pages_are_not_mixed_with_those_of_a_run(synthetic, tmp
 
 def test_the_benchmark_of_foreign_loaders_names_predicts_and_tries_and_keeps_what_it_measured(tmp_path):
     document = tmp_path / "advisor.md"
-    document.write_text(f"before\n{any_loader.BEGIN}\n{any_loader.END}\nafter\n")
+    document.write_text(f"before\n{begin(any_loader.PART)}\n{END}\nafter\n")
     options = ["--images", "64", "--items", "4", "--folder", str(tmp_path / "kept"), "--docs", str(document)]
     chosen = [f"--only={name}" for name in ("image-folder", "webdataset")]
     command = [sys.executable, str(ROOT / "benchmarks" / "any_loader.py"), *options]
