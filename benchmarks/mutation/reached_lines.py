@@ -1,0 +1,135 @@
+"""Which tests execute which lines: measured once, test file by test file, and kept beside the run."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coverage import CoverageData
+
+from benchmarks.mutation.scratch import KERNELS, TestRunner, importers
+
+ALSO = ("datasets",)
+"""Folders of tests/ beside those of the rooms: the datasets are the way to most of them."""
+MAX_SECONDS_PER_FOLDER = 3600
+
+
+@dataclass
+class ReachedLines:
+    """Tests with their seconds, and the tests of every line."""
+
+    root: Path
+    seconds: dict[str, float] = field(default_factory=dict)
+    lines: dict[str, dict[int, set[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(set)))
+    imports: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Tests whose file imports a module by name."""
+
+    def add(self, kept: dict[str, Any]) -> None:
+        """The tests of one file; those that fail without any mutant tell nothing."""
+        tests = list(kept["seconds"])
+        failed = set(kept["failed"])
+        self.seconds |= {test: seconds for test, seconds in kept["seconds"].items() if test not in failed}
+        for module, lines in kept["lines"].items():
+            for line, found in lines.items():
+                self.lines[module][int(line)] |= {tests[index] for index in found} - failed
+        for module in kept["imports"]:
+            self.imports[module] |= set(tests) - failed
+
+    def tests_of(self, module: str, *places: tuple[int, int]) -> list[str]:
+        """Tests of the first place that has any, else of the module; the telling and quick ones first."""
+        reached = self.lines[module]
+        found: set[str] = set()
+        for first, last in places:
+            found = found or set().union(*(reached[line] for line in range(first, last + 1) if line in reached))
+        # A test may run a kernel uncompiled, which is traced; all others are not.
+        if not found or module.startswith(f"{KERNELS}/"):
+            found = set().union(found, *reached.values(), self._callers(module))
+        return sorted(found, key=lambda test: (_distance(test, module), self.seconds[test], test))
+
+    def _callers(self, module: str) -> set[str]:
+        """Compiled lines are not traced: tests that import the module, or run one that does."""
+        found = set(self.imports[module])
+        if module.startswith(f"{KERNELS}/"):
+            kernels = {Path(module).stem} | importers(self.root / KERNELS, Path(module).stem) - {"warm_up"}
+            for name in kernels:
+                found |= self.imports[f"{KERNELS}/{name}.py"]
+            for other, lines in self.lines.items():
+                text = (self.root / other).read_text(encoding="utf-8")
+                if any(f"kernels.{name} import" in text for name in kernels):
+                    found |= set().union(*lines.values())
+        return found
+
+
+def _distance(test: str, module: str) -> int:
+    """0 for tests of the file of that name, 1 for those of its room, 2 for others."""
+    name, room = Path(module).stem, module.split("/")[1]
+    file = Path(test.partition("::")[0])
+    if name in file.stem:
+        return 0
+    return 1 if file.parts[1] == room else 2
+
+
+def measure_lines(
+    runner: TestRunner, folder: Path, rooms: tuple[str, ...], test_folders: tuple[str, ...]
+) -> ReachedLines:
+    """Run the tests that have changed since the last time with coverage, and put all together."""
+    folder.mkdir(parents=True, exist_ok=True)
+    scratch = runner.scratch
+    found = ReachedLines(scratch.tree)
+    for room in test_folders:
+        files = sorted((scratch.tree / "tests" / room).rglob("test_*.py"))
+        names = {str(file.relative_to(scratch.tree)): file for file in files}
+        kept = {name: folder / f"{name.replace('/', '.')}.json" for name in names}
+        digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in names.items()}
+        if stale := [name for name in names if not _is_fresh(kept[name], digests[name])]:
+            measured = _measure(runner, stale, rooms)
+            for name in stale:
+                told = measured[name] | {"digest": digests[name], "imports": imported_modules(names[name])}
+                kept[name].write_text(json.dumps(told), encoding="utf-8")
+        for path in kept.values():
+            found.add(json.loads(path.read_text(encoding="utf-8")))
+    return found
+
+
+def _is_fresh(path: Path, digest: str) -> bool:
+    return path.exists() and json.loads(path.read_text(encoding="utf-8"))["digest"] == digest
+
+
+def imported_modules(path: Path) -> list[str]:
+    """Files of the modules of `ocr` that a test file names."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ocr"):
+            dotted = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+            found |= {f"{name.replace('.', '/')}.py" for name in dotted}
+    return sorted(found)
+
+
+def _measure(runner: TestRunner, files: list[str], rooms: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """Seconds, failures and reached lines of each test file."""
+    scratch = runner.scratch
+    for old in scratch.tree.glob(".coverage*"):
+        old.unlink()
+    options = ["--cov=ocr", "--cov-context=test", "--cov-report=", "--cov-fail-under=0"]
+    told = runner.run([*options, *files], MAX_SECONDS_PER_FOLDER)
+    data = CoverageData(str(scratch.tree / ".coverage"))
+    data.read()
+    measured: dict[str, dict[str, Any]] = {}
+    for file in files:
+        seconds = {test: spent for test, spent in told["seconds"].items() if test.partition("::")[0] == file}
+        failed = [test for test in told["failed"] if test.partition("::")[0] == file]
+        measured[file] = {"seconds": seconds, "failed": failed, "lines": defaultdict(dict)}
+    places = {test: index for each in measured.values() for index, test in enumerate(each["seconds"])}
+    wanted = tuple(f"{scratch.tree}/ocr/{room}/" for room in rooms)
+    for path in filter(lambda file: file.startswith(wanted), data.measured_files()):
+        module = str(Path(path).relative_to(scratch.tree))
+        for line, contexts in data.contexts_by_lineno(path).items():
+            for test in {context.rpartition("|")[0] for context in contexts} & places.keys():
+                lines = measured[test.partition("::")[0]]["lines"][module]
+                lines.setdefault(line, []).append(places[test])
+    return measured

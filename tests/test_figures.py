@@ -1,0 +1,129 @@
+"""Tables of the documents come from benchmarks: marks, what is written between them, and what is told to differ."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+
+from benchmarks.compare_tables import TextTable, differences, parse_tables
+from benchmarks.document_parts import END, begin, names_of_parts, read_part, replace_part
+from benchmarks.figure_parts import BENCHMARKS, PARTS, Part, Shown
+from benchmarks.figures import update
+from benchmarks.measure import TABLES_FILE, console
+from benchmarks.mutation.report import PART as MUTANTS
+from benchmarks.peer_report import PART as PEERS
+from ocr.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OLD = TextTable("", ("", "ours", "target"), (("maps", "10.0 ms, 30 x", "20 x"), ("boxes", "2.00 s", "")))
+
+
+def document(folder: Path, name: str, text: str) -> Path:
+    path = folder / "document.md"
+    path.write_text(f"before\n{begin(name)}\n{text}\n{END}\nafter\n")
+    return path
+
+
+def test_only_what_is_between_the_marks_is_replaced(tmp_path):
+    path = document(tmp_path, "maps", "old")
+    replace_part(path, "maps", ["| new |", "", "text"])
+    assert read_part(path, "maps") == "| new |\n\ntext"
+    assert path.read_text() == f"before\n{begin('maps')}\n\n| new |\n\ntext\n\n{END}\nafter\n"
+    replace_part(path, "maps", ["| new |", "", "text"])
+    assert path.read_text().count("new") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", f"{END}\n{begin('maps')}\n", f"{begin('maps')}\n{begin('boxes')}\n{END}\n", f"{begin('maps')}\n{END}\n" * 2],
+)
+def test_a_document_whose_marks_are_wrong_is_left_alone_and_named(tmp_path, text):
+    path = tmp_path / "document.md"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"document\.md: the line <!-- figures: maps -->"):
+        replace_part(path, "maps", ["new"])
+    assert path.read_text() == text
+
+
+def test_every_part_has_its_place_in_its_document_and_every_mark_its_part():
+    marked = [(str(path.relative_to(ROOT)), name) for path in DOCUMENTS for name in names_of_parts(path.read_text())]
+    written = [(part.document, part.name) for part in PARTS]
+    assert len(set(marked)) == len(marked)
+    assert set(written) == set(marked) - {("docs/peers.md", PEERS), ("docs/reliability.md", MUTANTS)}
+
+
+def test_every_benchmark_has_a_table_in_a_document_and_takes_its_options():
+    assert {name for part in PARTS for name in part.benchmarks} == BENCHMARKS.keys()
+    for known in BENCHMARKS.values():
+        program, *words = known.command.split()
+        text = (ROOT / program).read_text() + (ROOT / "benchmarks" / "measure.py").read_text()
+        assert all(f'"{word}"' in text for word in words if word.startswith("--")), known.command
+
+
+@pytest.mark.parametrize(
+    ("cell", "spread", "told"),
+    [
+        ("10.4 ms, 29 x", 0.05, []),
+        ("0.0104 s, 29 x", 0.05, []),
+        ("10.4 ms, 28 x", 0.05, ["maps, ours: 10.0 ms, 30 x -> 10.4 ms, 28 x"]),
+        ("10.4 ms", 0.05, ["maps, ours: 10.0 ms, 30 x -> 10.4 ms"]),
+    ],
+)
+def test_a_figure_that_moves_by_more_than_its_spread_is_told(cell, spread, told):
+    new = TextTable("", OLD.headings, (("maps", cell, "20 x"), ("boxes", "2.00 s", "")))
+    assert differences([OLD], [new], spread) == told
+
+
+def test_rows_that_come_and_go_and_other_columns_are_told():
+    new = TextTable("", OLD.headings, (("maps", "10.0 ms, 30 x", "20 x"), ("scores", "1 s", "")))
+    assert differences([OLD], [new], 0.1) == ["boxes: no longer there", "scores: new"]
+    assert differences([], [new], 0.1) == ["other tables or columns than before: all of it is new"]
+
+
+def test_a_table_reads_back_as_it_was_written():
+    lines = "\n".join(["text", "", *OLD.markdown(), "", *OLD.markdown()])
+    assert parse_tables(lines) == [OLD, OLD]
+
+
+def test_a_part_is_written_with_the_rows_and_columns_that_it_picks_and_the_gap_is_told(tmp_path):
+    old = "| | ours |\n|---|---:|\n| **maps** | 20.0 ms, `30 x` |"
+    document(tmp_path, "maps", old)
+    shown = TextTable("Maps of 2 pages", OLD.headings, OLD.rows)
+    part = Part("document.md", "maps", (Shown("maps", "Maps", "^maps", ("ours",)),))
+    assert update(part, {"maps": [shown]}, tmp_path) == [
+        "document.md, maps: maps, ours: 20.0 ms, 30 x -> 10.0 ms, 30 x"
+    ]
+    written = read_part(tmp_path / "document.md", "maps")
+    assert "| maps | 10.0 ms, 30 x |" in written
+    assert "Maps of 2 pages" in written
+    assert "may differ by 25.0%" in written
+    assert "boxes" not in written
+    assert update(part, {"maps": [shown]}, tmp_path) == []
+
+
+def test_a_table_on_the_screen_is_also_written_without_its_colours(tmp_path, monkeypatch):
+    monkeypatch.setenv(TABLES_FILE, str(tmp_path / "tables"))
+    table = Table("", "ms", title="Maps")
+    table.add_row("[bold]page[/bold]", "1.9")
+    console.print("text", table)
+    console.print(table)
+    told = [json.loads(line) for line in (tmp_path / "tables").read_text().splitlines()]
+    assert told == [{"title": "Maps", "headings": ["", "ms"], "rows": [["page", "1.9"]]}] * 2
+
+
+def test_the_command_runs_a_benchmark_keeps_its_table_and_says_what_is_missing(tmp_path):
+    options = ["--only", "synth", "--folder", str(tmp_path), "--documents", str(tmp_path)]
+    more = ["--", "--pages", "1", "--rounds", "1", "--megapixels", "0.1"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "figures.py"), *options, *more]
+    environment = {**os.environ, "COLUMNS": "160"}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
+    assert run.returncode == 0, run.stderr
+    (kept,) = [json.loads(line) for line in (tmp_path / "synth.jsonl").read_text().splitlines()]
+    assert kept["rows"][0][0] == "receipt"
+    assert float(kept["rows"][0][1]) > 0
+    assert "docs/results.md, path: left as it is, not measured yet: cold, maps, boxes, scores" in run.stdout
