@@ -7,7 +7,7 @@ DEMO   := data/demo
 PAGES  := data/weights
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo weights test quick check docs bench peers lock clean
+.PHONY: help setup demo weights test quick mutants check docs bench figures peers lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test: $(READY)  ## run all tests on all cores, with the coverage of ocr/
 quick: $(READY)  ## the tests that tell most, in under 90 s (tests/quick.txt)
 	$(BIN)/python -m pytest -n logical --dist worksteal @tests/quick.txt
 
+mutants: $(READY)  ## how many small mistakes the tests notice: 300 mutants, hours (all in data/mutants; goes on where it was)
+	$(BIN)/python benchmarks/mutants.py --docs docs/reliability.md
+
 check: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -65,6 +68,9 @@ bench: $(READY)  ## the benchmarks: make bench DATA=DIR (default: synthetic page
 	$(BIN)/python benchmarks/shards.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/dali.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/advisor.py
+
+figures: $(READY)  ## run the benchmarks and write their tables into README.md and docs/: make figures DATA=DIR FORMS=DIR (hours)
+	$(BIN)/python benchmarks/figures.py $(if $(DATA),--data $(DATA)) $(if $(FORMS),--forms $(FORMS))
 
 peers: $(READY)  ## the other loaders side by side, each in its own environment: make peers DATA=DIR (all in data/peers)
 	$(BIN)/python benchmarks/peers.py $(if $(DATA),--data $(DATA))
