@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from ocr.atomic import replacing
 from ocr.errors import MapError
+from ocr.formats.npy_header import read_npy_header
 
 DTYPES = {"prob_map": np.uint8, "thresh_map": np.float32, "prob_mask": np.bool_, "thresh_mask": np.bool_}
 NAMES = tuple(DTYPES)
 # Of a map whose page is unknown: 8192 x 8192.
 MAX_PIXELS = 1 << 26
 MAX_FINGERPRINT_BYTES = 1024
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _NOT_A_ZIP = (zipfile.BadZipFile, zlib.error, struct.error)
 
 
@@ -82,6 +84,8 @@ def read_maps(
 def _opened(file: Path | IO[bytes]) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(file) as archive:
+            if any(member.compress_type not in _COMPRESSIONS for member in archive.infolist()):
+                raise ValueError("compressed as no map file is")
             yield archive
     except FileNotFoundError:
         raise
@@ -93,7 +97,7 @@ def _opened(file: Path | IO[bytes]) -> Iterator[zipfile.ZipFile]:
 
 def _read_fingerprint(archive: zipfile.ZipFile) -> str:
     with archive.open("fingerprint.npy") as stream:
-        shape, dtype = _read_header(stream)
+        shape, dtype = read_npy_header(stream)
         if shape != () or dtype.kind != "U" or dtype.itemsize > MAX_FINGERPRINT_BYTES:
             raise ValueError(f"fingerprint of {dtype} {shape}")
         return str(_read_data(stream, shape, dtype))
@@ -102,7 +106,7 @@ def _read_fingerprint(archive: zipfile.ZipFile) -> str:
 def _read_array(archive: zipfile.ZipFile, name: str, size: tuple[int, int] | None) -> NDArray[np.generic]:
     """One (1, H, W) map. What its header declares is checked before anything is unpacked or allocated for it."""
     with archive.open(f"{name}.npy") as stream:
-        shape, dtype = _read_header(stream)
+        shape, dtype = read_npy_header(stream)
         if size is None:
             fits = len(shape) == 3 and shape[0] == 1 and 0 < shape[1] * shape[2] <= MAX_PIXELS
         else:
@@ -110,15 +114,6 @@ def _read_array(archive: zipfile.ZipFile, name: str, size: tuple[int, int] | Non
         if dtype != DTYPES[name] or not fits:
             raise ValueError(f"{name} of {dtype} {shape}")
         return _read_data(stream, shape, dtype)
-
-
-def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    if np.lib.format.read_magic(stream) != (1, 0):
-        raise ValueError("an array not of version 1.0")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    if fortran or dtype.hasobject:
-        raise ValueError(f"dtype {dtype}")
-    return shape, dtype
 
 
 def _read_data(stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[np.generic]:

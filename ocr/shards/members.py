@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.errors import AnnotationError, DataError
+from ocr.formats.npy_header import read_npy_header
 from ocr.pipeline.metadata import ARRAYS
 from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.sample import Sample
@@ -116,9 +117,5 @@ def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:
 def _read_header(head: bytes) -> tuple[int, np.dtype[Any], tuple[int, ...]]:
     """Offset of the data, its type and shape; pages share a header, and parsing it takes as long as copying a page."""
     stream = BytesIO(head)
-    if np.lib.format.read_magic(stream) != (1, 0):
-        raise ValueError("not of version 1.0")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    if fortran or dtype.hasobject:
-        raise ValueError(f"dtype {dtype}")
+    shape, dtype = read_npy_header(stream)
     return stream.tell(), dtype, shape

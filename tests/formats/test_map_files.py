@@ -1,6 +1,7 @@
 """Stored maps: what a file declares is compared before anything is unpacked."""
 
 import io
+import struct
 import tracemalloc
 import zipfile
 
@@ -104,3 +105,27 @@ def test_a_map_that_is_not_what_its_header_declares_is_refused_and_costs_no_memo
 def test_a_fingerprint_is_not_read_without_limit():
     with pytest.raises(MapError, match="fingerprint of"):
         read_fingerprint(with_member(*DAMAGED["a long fingerprint"]))
+
+
+@pytest.mark.parametrize("member", ["fingerprint.npy", "thresh_map.npy"])
+def test_a_map_whose_header_python_cannot_parse_is_refused_by_name(tmp_path, member):
+    (tmp_path / "a.npz").write_bytes(packed())
+    header = b"{'descr': '<f4', 'shape': (3,"
+    damaged = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+    with zipfile.ZipFile(tmp_path / "a.npz") as old, zipfile.ZipFile(tmp_path / "b.npz", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, damaged if name == member else old.read(name))
+    with pytest.raises(MapError, match=r"b\.npz: not a map file"):
+        read_maps(tmp_path / "b.npz")
+
+
+def test_a_map_file_that_is_compressed_by_another_method_is_refused_by_name(tmp_path):
+    (tmp_path / "a.npz").write_bytes(packed())
+    with zipfile.ZipFile(tmp_path / "a.npz") as old, zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_LZMA) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    data = bytearray((tmp_path / "b.npz").read_bytes())
+    data[60:90] = bytes(30)  # Its library has errors of its own for that.
+    (tmp_path / "b.npz").write_bytes(data)
+    with pytest.raises(MapError, match=r"b\.npz: not a map file"):
+        read_fingerprint(tmp_path / "b.npz")
