@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from ocr.errors import AnnotationError
 from ocr.formats.lines import shorten
@@ -70,7 +71,10 @@ def to_json(sample: Sample) -> dict[str, Any]:
 
 
 def from_json(document: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a sample that `to_json` stored; KeyError, TypeError or ValueError if one is missing or wrong."""
+    """The fields of a sample that `to_json` stored.
+
+    KeyError, TypeError, ValueError or OverflowError if one is missing or wrong.
+    """
     inverse_matrix = np.array(document["inverse_matrix"], dtype=np.float64).reshape(3, 3)
     if not np.isfinite(inverse_matrix).all():
         raise ValueError("inverse_matrix must be finite")
@@ -82,6 +86,16 @@ def from_json(document: dict[str, Any]) -> dict[str, Any]:
     if np.diff(polygons.offsets).max(initial=0) > MAX_VERTICES:
         raise ValueError(f"a polygon of more than {MAX_VERTICES} vertices")
     return fields | {"inverse_matrix": inverse_matrix, "polygons": polygons}
+
+
+def fields_digest(fields: dict[str, Any]) -> str:
+    """Digest of the fields that `from_json` returned; it changes with any of them."""
+    hashed = xxhash.xxh3_64()
+    polygons = fields["polygons"]
+    for array in (fields["inverse_matrix"], polygons.vertices, polygons.offsets, polygons.ignore):
+        hashed.update(array.tobytes())
+    hashed.update(repr((polygons.texts, [fields[name] for name in FIELDS])).encode(errors="surrogatepass"))
+    return hashed.hexdigest()
 
 
 def source_to_json(sample: Sample) -> dict[str, Any]:

@@ -8,6 +8,7 @@ The same input gives the same bytes: members have no time or owner, and their or
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tarfile
@@ -17,6 +18,7 @@ from typing import IO, Any
 
 from ocr.errors import DataError
 from ocr.formats.json_stream import JsonStream
+from ocr.pipeline.fingerprint import feed
 from ocr.row_table import RowTable
 from ocr.shards.sample_rows import SampleRows, SampleRowsWriter, StoredSample
 
@@ -43,6 +45,17 @@ class Shard:
     sha256: str
     samples: int
 
+    @classmethod
+    def from_json(cls, fields: Any) -> Shard:
+        """The shard that an index describes; TypeError or ValueError if it describes none."""
+        shard = cls(**fields)
+        texts, numbers = (shard.name, shard.sha256), (shard.bytes, shard.samples)
+        if not all(type(text) is str for text in texts) or not all(type(number) is int for number in numbers):
+            raise TypeError(f"{shard!r:.80} must have a name, a number of bytes, a sha256 and a number of samples")
+        if min(numbers) < 0:
+            raise ValueError(f"{shard!r:.80}: numbers must be >= 0")
+        return shard
+
 
 @dataclass(frozen=True, slots=True)
 class ShardIndex:
@@ -61,12 +74,15 @@ class ShardIndex:
     def json_parts(self) -> Iterator[str]:
         """The text of the file, a part per sample; the same index gives the same text."""
         shards = [asdict(shard) for shard in self.shards]
-        head = _dump({"format": FORMAT} | self.head | {"shards": shards, "samples": []})
-        separator = head.removesuffix("]}")
+        hashed, about = hashlib.blake2b(digest_size=16), self.head | {"shards": shards}
+        separator = _dump({"format": FORMAT} | about).removesuffix("}") + ',"samples":['
         for sample in self.samples:
-            yield separator + _dump(sample.to_row())
+            row = _dump(sample.to_row())
+            feed(hashed, row)
+            yield separator + row
             separator = ","
-        yield ("" if len(self.samples) else separator) + "]}\n"
+        feed(hashed, _dump(about))
+        yield ("" if len(self.samples) else separator) + f'],"digest":"{hashed.hexdigest()}"}}\n'
 
     @property
     def head(self) -> dict[str, Any]:
@@ -77,19 +93,24 @@ class ShardIndex:
     def read(cls, stream: IO[bytes], location: str, keep: Keep = SampleRowsWriter.table) -> ShardIndex:
         """Read an index sample by sample; `keep` makes the table of the samples. DataError if it is not an index."""
         writer, document = SampleRowsWriter(), JsonStream(stream, "samples")
-        last_shard = -1
+        last_shard, hashed = -1, hashlib.blake2b(digest_size=16)
         try:
             for member in document:
                 sample = StoredSample.from_row(member.value)
                 last_shard = max(last_shard, sample.shard) if sample.shard >= 0 else 2**31 - 1
-                writer.append(sample)
+                feed(hashed, writer.append(sample))
             if document.rest["format"] != FORMAT:
                 raise DataError(
                     f"{location}: an index of format {document.rest['format']}, not {FORMAT}. Convert again"
                 )
             about = {name: document.rest[name] for name in (*_HEAD, "shards")}
-            shards = [Shard(**shard) for shard in about["shards"]]
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            shards = [Shard.from_json(shard) for shard in about["shards"]]
+            _check_head(about)
+            # An index from before it had a digest is read without this proof.
+            feed(hashed, _dump(about))
+            if document.rest.get("digest") not in (None, hashed.hexdigest()):
+                raise ValueError("its digest differs: it was changed or damaged")
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise DataError(f"{location}: not an index of shards ({error}). Write it: ocr convert SRC DST") from error
         if last_shard >= len(shards):
             raise DataError(f"{location}: a sample is in a shard that is not listed. Convert again")
@@ -101,6 +122,15 @@ class ShardIndex:
         about = table.about
         shards = tuple(Shard(**shard) for shard in about["shards"])
         return cls(**{name: about[name] for name in _HEAD}, shards=shards, samples=SampleRows(table))
+
+
+def _check_head(about: dict[str, Any]) -> None:
+    if about["kind"] not in (RAW, READY, DENSE):
+        raise ValueError(f"kind {about['kind']!r:.40} must be {RAW}, {READY} or {DENSE}")
+    if type(about["annotated"]) is not bool:
+        raise TypeError("annotated must be true or false")
+    if not all(type(about[name]) is str for name in ("split", "source", "stages")):
+        raise TypeError("split, source and stages must be texts")
 
 
 def _dump(value: Any) -> str:

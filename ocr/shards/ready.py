@@ -73,9 +73,11 @@ class ReadySamples:
         document = self._members.json(index)
         try:
             fields = metadata.from_json(document)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             where = self._members.where(index, "json")
             raise AnnotationError(f"{where}: not the JSON of a ready sample ({error!r}). Convert again") from error
+        if document.get("fields", "") not in ("", metadata.fields_digest(fields)):
+            raise DataError(f"{self._members.where(index, 'json')}: not the JSON that was stored. Convert again")
         self._digests[index] = document.get("arrays", "")
         return replace(self._members.entry(index), **fields)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from ocr.pipeline.fingerprint import feed
 from ocr.row_table import RowSequence, RowTable, RowTableWriter
 
 KEY_DIGITS = 8
+_DIGEST = re.compile("(?:[0-9a-f]{2}){0,16}")
 _COLUMNS = {"shard": "i", "number": "q", "position": "i"}
 
 
@@ -42,11 +44,23 @@ class StoredSample:
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> StoredSample:
-        """The sample in a row of the index; ValueError, TypeError or AttributeError if it is none."""
+        """The sample in a row of the index; ValueError, TypeError, AttributeError or OverflowError if it is none."""
         key, name, shard, members, content, annotation, *sizes = row
-        places = {extension: (int(start), int(size)) for extension, (start, size) in members.items()}
-        size = next(((int(width), int(height)) for width, height in sizes), None)
+        places = {extension: (_count(start), _count(size)) for extension, (start, size) in members.items()}
+        size = next(((_count(width), _count(height)) for width, height in sizes), None)
+        if not isinstance(key, str) or not isinstance(name, str):
+            raise TypeError(f"key {key!r:.40} and name {name!r:.40} must be texts")
+        for digest in (content, annotation):
+            if not _DIGEST.fullmatch(digest):
+                raise ValueError(f"{digest!r:.40} must be a digest of up to 32 hexadecimal digits")
         return cls(key, name, int(shard), places, content, annotation, size)
+
+
+def _count(value: Any) -> int:
+    number = int(value)
+    if not 0 <= number < 2**62:
+        raise ValueError(f"{value!r:.40} must be an integer >= 0")
+    return number
 
 
 class SampleRows(RowSequence[StoredSample]):
@@ -169,8 +183,8 @@ class SampleRowsWriter:
     def __len__(self) -> int:
         return len(self._writer)
 
-    def append(self, sample: StoredSample) -> None:
-        """Add a sample; those of one batch have the same key and follow each other."""
+    def append(self, sample: StoredSample) -> bytes:
+        """Add a sample, and return its row; those of one batch have the same key and follow each other."""
         self._position = self._position + 1 if sample.key == self._key else 0
         self._key = sample.key
         number = int(sample.key) if len(sample.key) == KEY_DIGITS and sample.key.isdecimal() else -1
@@ -180,6 +194,7 @@ class SampleRowsWriter:
         row = json.dumps(sample.to_row(), separators=(",", ":")).encode("ascii")
         self._writer.append(row, sample.shard, number, self._position)
         feed(self._names, sample.filename)
+        return row
 
     def table(self, about: dict[str, Any]) -> RowTable:
         """The samples, without a file that lasts."""

@@ -61,6 +61,7 @@ BAD = {
     "a coordinate of 1e30": ({"polygons": [[[5, 5], [1e30, 5], [45, 25]]]}, {}),
     "20,000 vertices": ({"polygons": [[[at % 50, at % 49] for at in range(20_000)]]}, {}),
     "a matrix of NaN": ({"inverse_matrix": [float("nan")] * 9}, {}),
+    "a matrix of 10^400": ({"inverse_matrix": [10**400] * 9}, {}),
     "a matrix of four": ({"inverse_matrix": [1, 0, 0, 1]}, {}),
     "a shape of text": ({"shape": "ab"}, {}),
     "a shape of one": ({"shape": [64]}, {}),
@@ -68,6 +69,7 @@ BAD = {
     "orientation 9": ({"orientation": 9}, {}),
     "a count that is a list": ({"dropped_polygons": [1]}, {}),
     "a frame that is null": ({"polygon_frame": None}, {}),
+    "other words than were stored": ({"fields": "0123456789abcdef"}, {}),
 }
 
 

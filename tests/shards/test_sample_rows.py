@@ -125,7 +125,8 @@ def test_the_text_of_an_index_is_the_one_of_a_whole_json_document():
         text = "".join(index.json_parts())
         document = json.loads(text)
         assert text == json.dumps(document, separators=(",", ":")) + "\n"
-        assert list(document) == ["format", "split", "kind", "annotated", "source", "stages", "shards", "samples"]
+        fields = ["format", "split", "kind", "annotated", "source", "stages", "shards", "samples", "digest"]
+        assert list(document) == fields
         assert document["samples"] == [json.loads(json.dumps(stored.to_row())) for stored in samples]
 
 

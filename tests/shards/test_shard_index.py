@@ -1,6 +1,7 @@
 """Tar shards: what is taken from them, and that damage is told and not passed over."""
 
 import io
+import json
 import tarfile
 
 import pytest
@@ -82,3 +83,54 @@ def test_an_index_comes_back_as_it_was_and_nonsense_is_refused():
     for text in ("", "[]", "{}", '{"format": 9}', '{"format": 9, "samples": [3]}', other, other.replace(",1,", ",-1,")):
         with pytest.raises(DataError, match="index"):
             ShardIndex.read(io.BytesIO(text.encode()), "index")
+
+
+def written_index() -> dict:
+    samples = [StoredSample(f"{at:08d}", f"{at}.jpg", 0, {"jpg": (512, 3)}, "aa", "bb", (5, 6)) for at in range(2)]
+    index = ShardIndex("val", RAW, True, "cc", "", (Shard("val-000000.tar", 10, "dd", 2),), SampleRows.of(samples))
+    return json.loads("".join(index.json_parts()))
+
+
+CHANGES = {
+    "name": lambda index: index["samples"][0].__setitem__(1, "another.jpg"),
+    "key": lambda index: index["samples"][1].__setitem__(0, "00000007"),
+    "one less": lambda index: index["samples"].pop(),
+    "annotated": lambda index: index.update(annotated=False),
+    "shard": lambda index: index["shards"][0].update(bytes=11),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_an_index_that_was_changed_in_any_part_is_refused(change):
+    index = written_index()
+    change(index)
+    with pytest.raises(DataError, match=r"val-index\.json.*digest differs"):
+        ShardIndex.read(io.BytesIO(json.dumps(index).encode()), "val-index.json")
+    del index["digest"]  # An index from before there was one.
+    assert ShardIndex.read(io.BytesIO(json.dumps(index).encode()), "val-index.json").split == "val"
+
+
+BAD_PARTS = {
+    "a digest that is none": lambda index: index["samples"][0].__setitem__(4, "x" * 32),
+    "a digest that is a list": lambda index: index["samples"][0].__setitem__(5, []),
+    "a key that is a number": lambda index: index["samples"][0].__setitem__(0, 7),
+    "an offset before the start": lambda index: index["samples"][0][3].update(jpg=[-512, 3]),
+    "an offset beyond all files": lambda index: index["samples"][0][3].update(jpg=[10**30, 3]),
+    "an infinite size": lambda index: index["samples"][0].__setitem__(6, [float("inf"), 1]),
+    "a shard without a name": lambda index: index["shards"][0].update(name=None),
+    "a shard of less than nothing": lambda index: index["shards"][0].update(bytes=-1),
+    "a kind that is not known": lambda index: index.update(kind="cooked"),
+    "annotated is a text": lambda index: index.update(annotated="yes"),
+    "a source that is a list": lambda index: index.update(source=[]),
+    "nesting without end": lambda index: index.update(source="DEEP"),
+}
+
+
+@pytest.mark.parametrize("change", BAD_PARTS.values(), ids=BAD_PARTS)
+def test_an_index_with_a_part_that_cannot_be_is_refused_by_name(change):
+    index = written_index()
+    del index["digest"]
+    change(index)
+    text = json.dumps(index).replace('"DEEP"', "[" * 100_000)
+    with pytest.raises(DataError, match=r"val-index\.json: not an index"):
+        ShardIndex.read(io.BytesIO(text.encode()), "val-index.json")

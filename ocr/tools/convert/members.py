@@ -148,7 +148,9 @@ def _ready_parts(recipe: Recipe, raw: Sample) -> Parts:
         )
     is_dense = recipe.kind == DENSE
     record = to_record(page if is_dense else recipe.targets(page), Cut(page=True, maps=not is_dense, dense=is_dense))
-    return Parts(metadata.to_json(page) | {"arrays": arrays_digest(record.arrays)}, {}, record.arrays)
+    facts = metadata.to_json(page)
+    facts |= {"arrays": arrays_digest(record.arrays), "fields": metadata.fields_digest(metadata.from_json(facts))}
+    return Parts(facts, {}, record.arrays)
 
 
 def _stack(pages: Sequence[Parts], name: str) -> NDArray[Any]:
