@@ -65,8 +65,9 @@ class ShardReceipt:
             )
             seen = {int(index): Signature(*known) for index, known in document["seen"].items()}
             own = Signature(*document["signature"])
-            return cls(Shard(**document["shard"]), samples, document["skipped"], document["recipe"], own, seen)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            skipped = {str(name): str(why) for name, why in document["skipped"].items()}
+            return cls(Shard.from_json(document["shard"]), samples, skipped, document["recipe"], own, seen)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             return None
 
 
