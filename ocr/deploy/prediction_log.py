@@ -104,15 +104,19 @@ class PredictionLog:
                 # The end, or the part of a line that a killed run left.
                 self._file.truncate(place)
                 return True
-            entry = self._parsed(line)
+            entry = self._parsed(line, "name", "stamp")
             self._places[entry["name"]], self._stamps[entry["name"]] = place, entry["stamp"]
 
-    def _parsed(self, line: bytes) -> dict[str, Any]:
+    def _parsed(self, line: bytes, *fields: str) -> dict[str, Any]:
         try:
             entry = json.loads(line)
             if not isinstance(entry, dict):
                 raise ValueError("not an object")
-        except ValueError as error:
+            if missing := [field for field in fields if field not in entry]:
+                raise ValueError(f"a page without its {missing[0]}")
+            if not isinstance(entry.get("name", ""), str):
+                raise ValueError(f"a page whose name is {entry['name']!r:.40}")
+        except (ValueError, RecursionError) as error:
             raise ConfigError(
                 f"{self.path} is damaged ({error}). Begin again with overwrite=true, or choose another folder: out=DIR"
             ) from error
