@@ -31,7 +31,10 @@ class Range(NamedTuple):
         # To Python a bool is a number; in a setting it is a mistake.
         if isinstance(value, bool) or not isinstance(value, Integral if self.whole else Real):
             return False
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # An integer of hundreds of digits.
+            return False
         on_open_end = (self.above and number == self.low) or (self.below and number == self.high)
         return isfinite(number) and self.low <= number <= self.high and not on_open_end
 

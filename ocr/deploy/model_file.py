@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ocr.errors import ConfigError
+from ocr.evaluation.boxes import BoxesFromMap
 from ocr.models.settings import METADATA_KEY, DetectorSettings
+from ocr.pipeline.normalize import Normalize
+from ocr.pipeline.prefix import Letterbox
 
 EXPORT_KEY = f"{METADATA_KEY}.export"
 """Beside the settings in the metadata: format, precision, versions and the proof."""
@@ -49,9 +52,20 @@ class ModelInfo:
         try:
             export = json.loads(metadata[EXPORT_KEY])
             parts = {name: export[name] for name in ("format", "precision", "proof", "versions")}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(f"{source} has damaged metadata ({error!r}). Export it again") from error
+        check_settings(settings, source)
         return cls(settings, **parts)
+
+
+def check_settings(settings: DetectorSettings, source: str) -> None:
+    """Raise ConfigError, which names the file, if a part of its settings cannot be used."""
+    kinds: dict[str, type] = {"letterbox": Letterbox, "normalization": Normalize, "boxes": BoxesFromMap}
+    for part, kind in kinds.items():
+        try:
+            settings.build(part, kind)
+        except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
+            raise ConfigError(f"{source}: its settings of {part} cannot be used ({error}). Write it again") from error
 
 
 def find_model(path: str | Path) -> Path:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.checks import POSITIVE
+from ocr.checks import POSITIVE, SHARE, SIDE, Range
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.boxes import polygons_from_outlines, quads_from_outlines
 from ocr.geometry.kernels.outlines import binarize, blank_marks, trace_outlines
@@ -71,14 +71,16 @@ class BoxesFromMap:
 
     def __post_init__(self) -> None:
         for name in ("thresh", "box_thresh"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name}={getattr(self, name)} must be a number >= 0 and <= 1 (a probability)")
+            if getattr(self, name) not in SHARE:
+                raise ConfigError(f"{name}={getattr(self, name)!r} must be {SHARE} (a probability)")
         if self.unclip_ratio != EXACT and self.unclip_ratio not in POSITIVE:
             raise ConfigError(f"unclip_ratio={self.unclip_ratio!r} must be {EXACT!r} or {POSITIVE} (published: 1.5)")
-        if not 0 < self.shrink_ratio < 1:
-            raise ConfigError(f"shrink_ratio={self.shrink_ratio} must be a number > 0 and < 1: that of the targets")
-        if self.max_candidates is not None and self.max_candidates < 1:
-            raise ConfigError(f"max_candidates={self.max_candidates} must be an integer >= 1; null means no limit")
+        if self.min_size not in Range():
+            raise ConfigError(f"min_size={self.min_size!r} must be {Range()}, such as 3")
+        if self.shrink_ratio not in Range(0, 1, above=True, below=True):
+            raise ConfigError(f"shrink_ratio={self.shrink_ratio!r} must be a number > 0 and < 1: that of the targets")
+        if self.max_candidates is not None and self.max_candidates not in SIDE:
+            raise ConfigError(f"max_candidates={self.max_candidates!r} must be {SIDE}; null means no limit")
 
     def __call__(
         self, prob_map: MapArray, inverse_matrix: NDArray[np.float64] | None = None, page_size: Size | None = None

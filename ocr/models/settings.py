@@ -108,7 +108,7 @@ class DetectorSettings:
     def from_json(cls, text: str, source: str = "the file") -> Self:
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{source} has settings that are not JSON ({error}). Write it again") from error
         return cls.from_dict(values, source)
 

@@ -311,3 +311,17 @@ def test_a_pool_without_threads_is_refused():
 def test_a_batch_with_a_page_too_few_is_refused():
     with pytest.raises(ValueError, match="zip"), BoxPool(BoxesFromMap()) as pool:
         pool.submit(np.zeros((2, 8, 8)), [np.eye(3)], [(8, 8)])
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *({"thresh": "0.3"}, {"box_thresh": None}, {"thresh": [0.3]}, {"min_size": "3"}, {"max_candidates": 2.5}),
+        *({"shrink_ratio": {}}, {"unclip_ratio": 10**400}),
+    ],
+    ids=str,
+)
+def test_a_setting_of_another_type_is_refused_by_its_name(setting):
+    (name,) = setting
+    with pytest.raises(ConfigError, match=rf"{name}=.* must be"):
+        BoxesFromMap(**setting)

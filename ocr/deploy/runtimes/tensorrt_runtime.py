@@ -70,7 +70,7 @@ def unpack(content: bytes, source: str) -> tuple[ModelInfo, bytes]:
         engine = content[4 + length :]
         if not isinstance(metadata, dict):
             raise ValueError("no metadata")
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, RecursionError) as error:
         raise ConfigError(
             f"{source} is not an engine that `ocr export format=tensorrt` wrote ({error}). Export it again"
         ) from error

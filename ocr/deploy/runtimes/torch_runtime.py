@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from ocr.deploy.graph import DetectorGraph
-from ocr.deploy.model_file import EXPORT_KEY, ModelInfo, format_of
+from ocr.deploy.model_file import EXPORT_KEY, ModelInfo, check_settings, format_of
 from ocr.deploy.runtimes import Model
 from ocr.deploy.runtimes.pt2_archive import load_program
 from ocr.errors import ConfigError
@@ -42,7 +42,9 @@ def open_model(path: Path, device: str, threads: int | None) -> Model:
         torch.set_num_threads(threads)
     kind = format_of(path)
     if kind == "torch":
-        return wrap_detector(*load_detector(path, "model"), where)
+        detector, settings = load_detector(path, "model")
+        check_settings(settings, str(path))
+        return wrap_detector(detector, settings, where)
     metadata = dict.fromkeys((METADATA_KEY, EXPORT_KEY), "")
     try:
         if kind == "torchscript":
