@@ -37,7 +37,7 @@ def read_result(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_bytes())
         if found["kind"] not in KINDS or not isinstance(found["machine"], dict):
             raise ValueError(f"kind {found['kind']!r}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
             f"{path} is not a result of ocr profile, bench or advise ({error}). Write one: ocr advise --json {path}. "
             "Of a training, name its folder"

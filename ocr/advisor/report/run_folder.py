@@ -169,7 +169,7 @@ def _read_hardest(file: Path) -> list[dict[str, Any]] | None:
         pages = json.loads(file.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file} cannot be read ({error}). Restore it, or remove it") from error
     if not isinstance(pages, list):
         raise DataError(f"{file} must be a list of pages, as ocr train writes it. Restore it, or remove it")
