@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import stat
 import threading
 from contextlib import suppress
@@ -101,6 +102,9 @@ def remove_store(folder: Path) -> None:
 def unlink_files(folder: Path) -> None:
     """Remove the files of a cache and its folder, if they exist."""
     for name in ("about.json", "rows", "data"):
-        (folder / name).unlink(missing_ok=True)
+        if (folder / name).is_dir() and not (folder / name).is_symlink():
+            shutil.rmtree(folder / name)  # Damage of a disk: what cannot be removed would stay for ever.
+        else:
+            (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()

@@ -125,3 +125,14 @@ def test_a_folder_that_exists_keeps_its_mode(pages, tmp_path):
     read_right(pages, tmp_path / "cache")
     assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o755
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "cache").iterdir()} == {0o700}
+
+
+@pytest.mark.parametrize("name", ["about.json", "rows", "data"])
+def test_a_cache_with_a_folder_in_place_of_a_file_is_removed_whole(pages, folder, name):
+    cache = folder.parent
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    (folder / name / "inside").touch()
+    assert read_right(pages, cache) == (0, PAGES, 0)
+    assert read_right(pages, cache) == (PAGES, 0, 0)
+    assert [path.name for path in cache.iterdir()] == [folder.name]
