@@ -7,7 +7,7 @@ DEMO   := data/demo
 PAGES  := data/weights
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo weights test quick mutants check docs bench figures peers lock clean
+.PHONY: help setup demo weights test quick mutants check docs bench figures peers campaign lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ figures: $(READY)  ## run the benchmarks and write their tables into README.md a
 
 peers: $(READY)  ## the other loaders side by side, each in its own environment: make peers DATA=DIR (all in data/peers)
 	$(BIN)/python benchmarks/peers.py $(if $(DATA),--data $(DATA))
+
+campaign: $(READY)  ## 1,000 faults and 1,000,000 fuzzed inputs: make campaign MINUTES=5 SEED=1 (result in data/campaign.json)
+	$(BIN)/python -m tests.campaign $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) --json data/campaign.json
 
 lock: $(READY)  ## pin the newest versions that go together into requirements.lock
 	$(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements.lock

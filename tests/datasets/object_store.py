@@ -44,7 +44,11 @@ class Line:
                     data = key.fileobj.recv(1 << 16)  # type: ignore[union-attr]
                     if not data or (key.fileobj is server and self._is_cut(len(data))):
                         return
-                    key.data.sendall(data)
+                    key.data.sendall(self.changed(data) if key.fileobj is server else data)
+
+    def changed(self, data: bytes) -> bytes:
+        """What arrives of what the server sent."""
+        return data
 
     def _is_cut(self, count: int) -> bool:
         if self._cut_after is None:

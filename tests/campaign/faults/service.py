@@ -1,0 +1,120 @@
+"""The service: damaged uploads, connections that are cut, more requests than it takes. It answers, and goes on."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+from service_client import Client, Gate, encoded, eventually, pdf
+
+from ocr.deploy.detector import Detector
+from tests.campaign.cases import Case, CrashError, LeakError, WrongSampleError, fault
+from tests.campaign.mutate import change_bytes
+from tests.campaign.pages import images, noise
+
+NEEDS = ("fastapi", "uvicorn", "pypdfium2", "prometheus_client")
+ALLOWED = {200, 408, 413, 415, 422, 429, 504}
+REQUESTS = 3
+
+
+class Served:
+    """A server in this process, and the answer to a sound page."""
+
+    def __init__(self, folder: Path) -> None:
+        import uvicorn
+
+        from ocr.deploy.service.app import build_app
+        from ocr.deploy.service.command import listen
+        from ocr.deploy.service.limits import Limits
+        from tests.campaign.faults.model_files import save_tiny
+
+        detector = copy(Detector.load(save_tiny(folder / "tiny.safetensors"), threads=1, max_pixels=1_000_000))
+        self.gate = Gate(detector.runtime)
+        self.gate.open.set()
+        detector.runtime = self.gate
+        limits = Limits(bytes=300_000, pixels=1_000_000, pages=3, seconds=60, requests=REQUESTS)
+        listener = listen("127.0.0.1", 0)
+        app = build_app(detector, limits, batch_size=2)
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
+        self._thread = threading.Thread(target=self._server.run, args=([listener],))
+        self._thread.start()
+        self.client, self.page = Client(listener.getsockname()[1]), encoded(noise(80, 60))
+        self.examples = [data for _, examples in images() for data in examples] + [pdf(noise(40, 50))]
+        self.expected = self.client.detect(self.page).body
+        for example in self.examples:  # The threads of the service are started now, and stay.
+            self.client.detect(example)
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+def check(case: Case) -> None:
+    """Nothing is at work any more, and a sound page has its right answer."""
+    client = case.prepared.client
+    eventually(lambda: client.metric("glyphfeed_requests_at_work") == 0)
+    if client.get("/health").status != 200:
+        raise CrashError("the service is not healthy")
+    if client.detect(case.prepared.page).body != case.prepared.expected:
+        raise WrongSampleError("another answer to the same page")
+    case.tally.samples += 1
+
+
+def judge(case: Case, answer: Any) -> None:
+    if answer.status not in ALLOWED:
+        raise CrashError(f"status {answer.status}: {answer.body[:500]!r}")
+    if answer.status != 200 and not answer.json()["error"]["message"]:
+        raise CrashError("an answer without a reason")
+    case.tally.refused += answer.status != 200
+
+
+@fault("upload-damage", "an upload to the service: any damage", share=60, prepare=Served, needs=NEEDS)
+def damaged_upload(case: Case) -> None:
+    data = change_bytes(case.rng.choice(case.prepared.examples), case.rng)
+    query = case.rng.choice(
+        ("", "", "?pictures=true", "?box_thresh=0", f"?box_thresh={case.rng.choice(('2', 'nan', 'x'))}")
+    )
+    judge(case, case.prepared.client.detect(data, query))
+    check(case)
+
+
+@fault("upload-cut", "a connection to the service is cut", share=30, prepare=Served, needs=NEEDS)
+def cut_upload(case: Case) -> None:
+    page, sent = case.prepared.page, case.rng.randrange(len(case.prepared.page))
+    whole = case.rng.random() < 0.3
+    connection = case.prepared.client.begin_upload(len(page), page if whole else page[:sent])
+    if case.rng.random() < 0.5:
+        import socket
+        import struct
+
+        # A reset, as of a client that died, not an orderly end.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+    check(case)
+
+
+@fault("queue-full", "more requests than the service takes at once", share=20, prepare=Served, needs=NEEDS)
+def full_queue(case: Case) -> None:
+    served, extra = case.prepared, case.rng.choice((1, 3))
+    served.gate.open.clear()
+    served.gate.reached.clear()
+    try:
+        with ThreadPoolExecutor(REQUESTS + extra) as threads:
+            waiting = [threads.submit(served.client.detect, served.page) for _ in range(REQUESTS)]
+            eventually(lambda: served.client.metric("glyphfeed_requests_at_work") == REQUESTS)
+            refused = list(threads.map(served.client.detect, [served.page] * extra))
+            served.gate.open.set()
+            answers = [one.result() for one in waiting]
+    finally:
+        served.gate.open.set()
+    if {answer.status for answer in refused} != {429} or {answer.status for answer in answers} != {200}:
+        raise LeakError(f"{[answer.status for answer in (*refused, *answers)]}")
+    for answer in answers:
+        if answer.body != served.expected:
+            raise WrongSampleError("another answer to the same page")
+    case.tally.samples += len(answers)
+    case.tally.refused += extra
+    check(case)

@@ -1,0 +1,1 @@
+"""Parsers that are fuzzed, a file per group; importing one registers its parsers."""
