@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -42,7 +41,10 @@ class StoredDetector:
             )
         # Only these: a file that names other arguments cannot start a download.
         shape = {name: value for name, value in self.settings.architecture.items() if name in ARCHITECTURE}
-        detector = TextDetector(**shape)
+        try:
+            detector = TextDetector(**shape)
+        except Exception as error:  # Of timm and torch, for whatever a file may say.
+            raise ConfigError(f"{self.source}: its architecture {shape} cannot be built ({error})") from error
         self.load_into(detector)
         return detector.eval(), self.settings
 
@@ -68,11 +70,15 @@ def read_detector(path: str | Path, setting: str = "checkpoint_path") -> StoredD
     weights = {
         key.removeprefix(MODULE_PREFIX): value
         for key, value in checkpoint["state_dict"].items()
-        if key.startswith(MODULE_PREFIX)
+        if isinstance(key, str) and key.startswith(MODULE_PREFIX)
     }
-    stored = checkpoint.get(CHECKPOINT_KEY)
+    stored, architecture = checkpoint.get(CHECKPOINT_KEY), checkpoint.get("architecture")
+    if not all(isinstance(value, torch.Tensor) for value in weights.values()):
+        raise ConfigError(f"{source} has weights that are no tensors: it is damaged, or of another program")
+    if not isinstance(architecture, dict | None):
+        raise ConfigError(f"{source} has {architecture!r:.80} for its architecture: it is damaged")
     settings = None if stored is None else DetectorSettings.from_dict(stored, source)
-    return StoredDetector(source, weights, checkpoint.get("architecture"), settings)
+    return StoredDetector(source, weights, architecture, settings)
 
 
 def read_checkpoint(path: str | Path, setting: str = "checkpoint_path") -> dict[str, Any]:
@@ -80,10 +86,7 @@ def read_checkpoint(path: str | Path, setting: str = "checkpoint_path") -> dict[
     try:
         checkpoint: dict[str, Any] = torch.load(str(path), map_location="cpu", weights_only=True)
         checkpoint["state_dict"].items()
-    except (
-        *(OSError, RuntimeError, EOFError, UnpicklingError),
-        *(KeyError, ValueError, TypeError, AttributeError, IndexError),
-    ) as error:
+    except Exception as error:  # Damaged bytes end in any error of the reader.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(f"{setting}={path} is not a checkpoint that `ocr train` wrote ({reason})") from error
     return checkpoint

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -49,7 +48,7 @@ def read_weights(path: Path) -> StateDict:
         raise ConfigError(f"weights={path}: no such file")
     try:
         loaded = _load(path)
-    except (UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
+    except Exception as error:  # Damaged bytes end in any error of the reader.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{path} holds no weights that can be read safely ({reason}): save a state_dict") from error
     for wrapper in WRAPPERS:
@@ -57,7 +56,7 @@ def read_weights(path: Path) -> StateDict:
             loaded = loaded[wrapper]
     if not isinstance(loaded, Mapping) or not any(isinstance(value, torch.Tensor) for value in loaded.values()):
         raise DataError(f"{path} holds a {type(loaded).__name__} without tensors: save a state_dict")
-    return {_strip(key): value for key, value in loaded.items() if isinstance(value, torch.Tensor)}
+    return {_strip(str(key)): value for key, value in loaded.items() if isinstance(value, torch.Tensor)}
 
 
 def _load(path: Path) -> Any:

@@ -1,7 +1,6 @@
 """Settings in a model file that cannot be used: refused with the name of the file, before a page is read."""
 
 import pytest
-from conftest import ARCHITECTURE
 
 from ocr.deploy.model_file import ModelInfo
 from ocr.deploy.runtimes import open_model
@@ -10,6 +9,7 @@ from ocr.models.detector import TextDetector
 from ocr.models.load import save_detector
 from ocr.models.settings import DetectorSettings
 
+ARCHITECTURE = {"encoder": "test_efficientnet", "channels": 16, "head_channels": 4}
 BAD = {
     "letterbox": {"size": "large"},
     "normalization": {"mean": [0.5, 0.5]},

@@ -10,11 +10,12 @@ import torch
 from safetensors.torch import save_file
 from sameness import assert_same
 
-from ocr.errors import ConfigError
+from ocr.errors import ConfigError, DataError
 from ocr.evaluation.boxes import BoxesFromMap
 from ocr.models.detector import TextDetector
 from ocr.models.load import load_detector, read_detector, save_detector, write_settings
 from ocr.models.settings import CHECKPOINT_KEY, FORMAT, DetectorSettings, Provenance, installed_versions
+from ocr.models.weights import read_weights
 
 ARCHITECTURE = {"encoder": "mobilenetv3_small_050", "channels": 32}
 
@@ -153,3 +154,39 @@ def test_writing_settings_changes_nothing_else_and_keeps_the_original_if_asked(t
     assert stored.settings.boxes == {"thresh": 0.1}
     assert_same(stored.weights, weights)
     assert {file.name for file in tmp_path.iterdir()} == {"x.ckpt", "x.original.ckpt", "x.safetensors"}
+
+
+BAD_CHECKPOINTS = {
+    "weights that are numbers": {"state_dict": {"model.a": 3}},
+    "an architecture that is a list": {"state_dict": {}, "architecture": ["resnet18"]},
+    "a width of text": {"state_dict": {}, "detector": {"format": 1, "architecture": ARCHITECTURE | {"channels": "x"}}},
+    "an encoder that does not exist": {"state_dict": {}, "detector": {"format": 1, "architecture": {"encoder": "x"}}},
+}
+
+
+@pytest.mark.parametrize("content", BAD_CHECKPOINTS.values(), ids=BAD_CHECKPOINTS)
+def test_a_checkpoint_with_a_part_that_cannot_be_is_refused_by_its_name(tmp_path, content):
+    torch.save(content, tmp_path / "bad.ckpt")
+    with pytest.raises(ConfigError, match=r"bad\.ckpt"):
+        load_detector(tmp_path / "bad.ckpt")
+
+
+def complaint(read, path) -> str:
+    """What is said of a file; its name if nothing is."""
+    try:
+        read(path)
+    except (ConfigError, DataError) as error:
+        return str(error)
+    return path.name
+
+
+def test_a_checkpoint_that_is_cut_or_damaged_anywhere_is_refused_by_its_name(tmp_path):
+    torch.save({"state_dict": {"model.a": torch.ones(3)}}, tmp_path / "whole.ckpt")
+    whole = (tmp_path / "whole.ckpt").read_bytes()
+    for at in range(0, len(whole), 16):
+        damaged = bytearray(whole)
+        damaged[at : at + 4] = bytes(255 - byte for byte in damaged[at : at + 4])
+        for data in (whole[:at], bytes(damaged)):
+            (tmp_path / "bad.ckpt").write_bytes(data)
+            for read in (read_detector, read_weights):
+                assert "bad.ckpt" in complaint(read, tmp_path / "bad.ckpt")

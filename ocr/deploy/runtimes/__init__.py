@@ -57,4 +57,17 @@ def open_model(path: str | Path, device: str = "auto", threads: int | None = Non
             f"checkpoint_path={file.name} format=onnx out=exported"
         ) from error
     model: Model = home.open_model(file, device, threads)
+    _try_out(model, file)
     return model
+
+
+def _try_out(model: Model, file: Path) -> None:
+    """Run the smallest page: a damaged graph, or one of another program, may open and fail on every page."""
+    page = np.zeros((1, MIN_SIDE, MIN_SIDE, 3), dtype=np.uint8)
+    try:
+        found = model.runtime(page).shape
+    except Exception as error:  # Errors of runtimes share no base class.
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"{file} opens, but does not run ({reason}). Export it again") from error
+    if found != page.shape[:3]:
+        raise ConfigError(f"{file} makes a map of {found} of a page of {page.shape[1:]}: it is no detector of ours")

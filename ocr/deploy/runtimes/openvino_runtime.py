@@ -33,15 +33,17 @@ def open_model(path: Path, device: str, threads: int | None) -> Model:
     try:
         network = library.Core().read_model(path)
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise ConfigError(f"{path} is not a model that OpenVINO can read ({reason})") from error
+        raise ConfigError(f"{path} is not a model that OpenVINO can read ({_last_line(error)})") from error
     metadata = {
         key: str(network.get_rt_info(_name(key)).value)
         for key in (METADATA_KEY, EXPORT_KEY)
         if network.has_rt_info(_name(key))
     }
     info = ModelInfo.from_metadata(metadata, str(path))
-    return Model(start(network, info.precision, device, threads), info)
+    try:
+        return Model(start(network, info.precision, device, threads), info)
+    except RuntimeError as error:
+        raise ConfigError(f"{path} is not a model that OpenVINO can compile ({_last_line(error)})") from error
 
 
 def start(network: Any, precision: str = "fp32", device: str = "auto", threads: int | None = None) -> OpenvinoRuntime:
@@ -66,6 +68,10 @@ def write_metadata(network: Any, info: ModelInfo) -> None:
     """Put the metadata into a model that is about to be saved."""
     for key, value in info.to_metadata().items():
         network.set_rt_info(value, _name(key))
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
 def _name(key: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from pickle import UnpicklingError
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -53,10 +51,7 @@ def open_model(path: Path, device: str, threads: int | None) -> Model:
                 script = torch.jit.load(str(path), map_location=where, _extra_files=metadata)  # type: ignore[no-untyped-call]
         else:
             script = load_program(path, metadata).module().to(where)
-    except (
-        *(OSError, RuntimeError, ValueError, LookupError, EOFError, AssertionError),
-        *(BadZipFile, UnpicklingError),
-    ) as error:
+    except Exception as error:  # Damaged bytes end in any error of the readers.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(f"{path} is not a model that `ocr export format={kind}` wrote ({reason})") from error
     given = {key: _text(value) for key, value in metadata.items() if value}
@@ -83,4 +78,5 @@ def _device(name: str) -> torch.device:
 
 
 def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+    # What is damaged is refused as JSON then.
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
