@@ -17,12 +17,13 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.campaign.cases import Case, Fault, LeakError, Parser, Tally, random_for
-from tests.campaign.fuzzing import Block
+from tests.campaign.fuzzing import BLOCK, Block
 from tests.campaign.leaks import Belongings, session_processes
 
 HANG_SECONDS = 180.0
@@ -43,6 +44,8 @@ class Found:
     lines: int = 0
     tally: Tally = field(default_factory=Tally)
     findings: list[dict[str, Any]] = field(default_factory=list)
+    ended_at: set[int] = field(default_factory=set)
+    """Cases that ended their process: they are not run again to guide those after them."""
     seconds: float = 0.0
 
 
@@ -54,6 +57,7 @@ class Work:
     seed: int
     first: int
     last: int
+    left_out: frozenset[int] = frozenset()
 
 
 class BlockProcess:
@@ -90,7 +94,9 @@ class BlockProcess:
             self._add(self.number, "hang", f"no end after {HANG_SECONDS:.0f} s\n{self._stacks()}")
             os.killpg(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
-            status, pid = 0, self.pid
+            self.found.ended_at.add(self.number)
+            self._end(0)
+            return True
         if pid:
             self._end(os.waitstatus_to_exitcode(status))
         return bool(pid)
@@ -118,6 +124,7 @@ class BlockProcess:
             why = broken.read_text() if broken.exists() else f"the process ended with {status}"
             broken.unlink(missing_ok=True)
             self._add(self.number, "crash", why)
+            self.found.ended_at.add(self.number)
         until = time.monotonic() + 5
         while (left := session_processes(self.pid)) and time.monotonic() < until:
             time.sleep(0.02)
@@ -125,9 +132,10 @@ class BlockProcess:
             self._add(self.number, "leak", f"process {process} is left")
             os.kill(process, signal.SIGKILL)
         # What comes after a crash is worked on by the next process.
-        self.found.cases = self.number - self.work.first + (1 if status else 0)
+        self.found.cases = self.number - self.work.first + len(self.found.ended_at)
         self.found.seconds = time.monotonic() - self._began
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for left in (self.folder, *Path(_memory_folder() or tempfile.gettempdir()).glob(f"campaign-{self.pid}-*")):
+            shutil.rmtree(left, ignore_errors=True)
 
     def _read(self) -> None:
         try:
@@ -206,12 +214,17 @@ def _cases(work: Work, fault: Fault, folder: Path, prepared: Any, progress: Any)
 
 
 def _fuzz(work: Work, parser: Parser, folder: Path, progress: Any) -> Iterator[dict[str, Any]]:
-    block, read, before = Block(parser, work.seed, work.first), 0, Belongings()
-    with tempfile.TemporaryDirectory(dir=_memory_folder(), prefix="campaign-") as fast:
+    block, read, before = Block(parser, work.seed, work.first - work.first % BLOCK), 0, Belongings()
+    with tempfile.TemporaryDirectory(dir=_memory_folder(), prefix=f"campaign-{os.getpid()}-") as fast:
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for number, data, traced in block.inputs():
             if number == work.last:
                 break
+            if number < work.first:  # In a block that a crash has cut in two.
+                if traced and number not in work.left_out:
+                    with block.lines, suppress(Exception):
+                        parser.parse(data, Path(fast))
+                continue
             _PROGRESS.pack_into(progress, 0, number, 0)
             try:
                 began = time.process_time()

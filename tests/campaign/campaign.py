@@ -61,7 +61,7 @@ class Line:
         """The next block, which ends where a corpus does."""
         first = self.found.cases
         size = BLOCK - first % BLOCK if isinstance(self.cls, Parser) else FAULTS_AT_ONCE
-        return Work(self.cls, seed, first, min(self.wanted, first + size))
+        return Work(self.cls, seed, first, min(self.wanted, first + size), frozenset(self.found.ended_at))
 
     def add(self, found: Found) -> None:
         self.found.cases += found.cases
@@ -73,6 +73,7 @@ class Line:
         self.found.seconds += found.seconds
         self.found.tally.add(found.tally.to_dict())
         self.found.findings += found.findings
+        self.found.ended_at |= found.ended_at
 
 
 def plan(faults: int, inputs: int, only: Sequence[str]) -> list[Line]:

@@ -25,7 +25,7 @@ class Lines:
     """The lines of some modules that were reached so far."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        self._modules = tuple(modules)
+        self._modules, self._before = tuple(modules), 0
         self._wanted: dict[CodeType, bool] = {}
         self.seen: set[tuple[CodeType, int]] = set()
 
