@@ -20,18 +20,24 @@ class Line:
         self.port = self._listener.getsockname()[1]
         self.cuts = 0
         self._cut_after: int | None = None
+        self._carried: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, after: int) -> None:
         self._cut_after = after
 
     def close(self) -> None:
+        """Also ends the connections, and with them the threads that carry them."""
+        for one in (self._listener, *self._carried):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                self._carried.append(client)
                 threading.Thread(target=self._carry, args=(client,), daemon=True).start()
 
     def _carry(self, client: socket.socket) -> None:
