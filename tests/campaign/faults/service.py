@@ -50,20 +50,26 @@ class Served:
 
     def _start_threads(self) -> None:
         """Those of the service are started when they are needed, and stay."""
-        self.gate.open.clear()
-        bodies = [*[self.page] * (REQUESTS - 1), pdf(noise(40, 50), noise(50, 40))]
-        with ThreadPoolExecutor(REQUESTS) as threads:
-            waiting = [threads.submit(self.client.detect, body) for body in bodies]
-            eventually(lambda: sum(thread.name.startswith(("image", "pdf")) for thread in threading.enumerate()) >= 4)
-            self.gate.open.set()
-            for one in waiting:
-                one.result()
+        for kind, bodies in (("image", [self.page] * REQUESTS), ("pdf", [pdf(noise(40, 50), noise(50, 40))])):
+            self.gate.open.clear()
+            wanted = max(2, len(bodies))
+            with ThreadPoolExecutor(REQUESTS) as threads:
+                waiting = [threads.submit(self.client.detect, body) for body in bodies]
+                eventually(lambda kind=kind, wanted=wanted: started(kind) >= wanted)
+                self.gate.open.set()
+                for one in waiting:
+                    one.result()
         for example in self.examples:
             self.client.detect(example)
 
     def close(self) -> None:
         self._server.should_exit = True
         self._thread.join()
+
+
+def started(kind: str) -> int:
+    """Threads of the service for one kind of page."""
+    return sum(thread.name.startswith(f"{kind}_") for thread in threading.enumerate())
 
 
 def check(case: Case) -> None:
