@@ -9,5 +9,5 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
 # The suites drive the same objects: their helpers are imported by the names that they have there.
-for _room in ("", "cache", "tools", "datasets", "deploy", "deploy/service", "formats"):
+for _room in ("", "cache", "tools", "datasets", "deploy", "deploy/service", "formats", "training"):
     sys.path.append(str(TESTS / _room))

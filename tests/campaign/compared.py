@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 import traceback
@@ -66,7 +67,10 @@ class Child:
                 function(*arguments, **named)
                 status = 0
             except BaseException:
-                self._trace.write_text(traceback.format_exc())
+                trace = traceback.format_exc()
+                # A fault may be a limit of what can be written.
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                self._trace.write_text(trace)
             finally:
                 os._exit(status)
 

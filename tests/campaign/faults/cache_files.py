@@ -11,6 +11,7 @@ from typing import Any
 
 from cache_worker import items, open_pages, outcomes, write_pages
 
+from ocr.errors import GlyphFeedError
 from ocr.pipeline import kept_table
 from tests.campaign.cases import Case, SilentSkipError, fault
 from tests.campaign.compared import compare
@@ -93,7 +94,13 @@ def page_list(case: Case) -> None:
         files = list((cache / "pages").glob("*.rows"))
         if not files:
             raise SilentSkipError("no list of pages was kept")
-        DAMAGES[case.rng.choice([*DAMAGES])][1](choose(files, case.rng), case.rng)
-        read_twice(case, case.prepared.pages, cache, case.prepared.expected)
+        file = choose(files, case.rng)
+        DAMAGES[case.rng.choice([*DAMAGES])][1](file, case.rng)
+        try:
+            read_twice(case, case.prepared.pages, cache, case.prepared.expected)
+        except GlyphFeedError as error:
+            case.refusal(error, str(file))
+            file.unlink()  # As the error says.
+            read_twice(case, case.prepared.pages, cache, case.prepared.expected)
     finally:
         kept_table.MIN_ROWS, kept_table.JUST_NOW_NS = before

@@ -22,6 +22,9 @@ from tests.campaign.faults.shard_files import prepare as prepare_shards
 from tests.campaign.faults.shard_files import prepare_conversion
 from tests.campaign.pages import KINDS
 
+SMALLEST = 3.7
+"""Power of ten: the limit of a process counts for shared memory too, which has pages of 4 kB."""
+
 
 def read_with_limit(pages: Path, cache: Path, expected: list[Any], limit_bytes: int) -> None:
     """No file of this process may become longer."""
@@ -38,7 +41,7 @@ def read_with_limit(pages: Path, cache: Path, expected: list[Any], limit_bytes: 
 @fault("disk-full-cache", "the disk of a cache is full", share=30, prepare=prepare_caches)
 def full_cache(case: Case) -> None:
     prepared, cache = case.prepared, case.folder / "cache"
-    limit = int(10 ** case.rng.uniform(0, 5.7))
+    limit = int(10 ** case.rng.uniform(SMALLEST, 5.7))
     Child(case, read_with_limit, prepared.pages, cache, prepared.expected, limit).wait()
     case.tally.samples += 2 * len(prepared.expected)
     read_twice(case, prepared.pages, cache, prepared.expected)
@@ -71,7 +74,7 @@ def convert_with_limit(pages: Path, out: Path, limit_bytes: int) -> None:
 @fault("disk-full-convert", "the disk of a conversion is full", share=25, prepare=prepare_conversion)
 def full_conversion(case: Case) -> None:
     out = case.folder / "out"
-    Child(case, convert_with_limit, case.prepared["pages"], out, int(10 ** case.rng.uniform(0, 4.5))).wait()
+    Child(case, convert_with_limit, case.prepared["pages"], out, int(10 ** case.rng.uniform(SMALLEST, 4.5))).wait()
     convert_pages.convert(case.prepared["pages"], out, workers=1, samples_per_shard=1)
     if convert_pages.files(out) != case.prepared["expected"]:
         raise WrongSampleError("other bytes than those of a conversion with room")

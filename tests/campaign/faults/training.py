@@ -25,7 +25,7 @@ def train(data: Path, out: Path, log: Path, resume: Path | None) -> None:
                     json.dumps([trainer.global_step, float(outputs["loss"]), list(batch["image_filename"])]) + "\n"
                 )
 
-    config = settings(data, out, f"trainer.max_epochs={EPOCHS}", f"data.cache.folder={out}/cache")
+    config = settings(data, out, f"trainer.max_epochs={EPOCHS}", f"cache.folder={out}/cache")
     fit(config, Logged(), resume)  # type: ignore[arg-type]
 
 
