@@ -10,12 +10,13 @@ from random import Random
 import pytest
 from rich.console import Console
 
+from benchmarks.document_parts import END, begin
 from tests.campaign.again import run_again
 from tests.campaign.block import Work, run_block
 from tests.campaign.campaign import Campaign, plan
 from tests.campaign.cases import CLASSES, Case, Fault, Parser, SilentSkipError, nothing
 from tests.campaign.mutate import CHANGERS
-from tests.campaign.report import BEGIN, END, write_document
+from tests.campaign.report import PART, write_document
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 20
@@ -92,7 +93,7 @@ def test_the_table_replaces_what_is_between_the_marks_of_a_document(tmp_path):
     fault = {"kind": "fault", "about": "a fault", "cases": 3, "findings": [], **tally}
     result |= {"total": {"faults": 3, "inputs": 0}, "classes": {"a": fault}}
     document = tmp_path / "a.md"
-    document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    document.write_text(f"before\n{begin(PART)}\nold\n{END}\nafter\n")
     for _ in range(2):
         write_document(result, document)
     text = document.read_text()

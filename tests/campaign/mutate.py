@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from random import Random
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -114,7 +115,7 @@ def change_json(root: Any, rng: Random) -> Any:
         path = rng.choice(paths)
         if not path:
             if rng.random() < 0.05:
-                return rng.choice(JUNK)
+                return _junk(rng)
             continue
         parent = _at(root, path[:-1])
         _change_member(parent, path[-1], rng, lambda paths=paths: _at(root, rng.choice(paths)))
@@ -124,7 +125,7 @@ def change_json(root: Any, rng: Random) -> Any:
 def _change_member(parent: Any, key: Any, rng: Random, other: Callable[[], Any]) -> None:
     action = rng.randrange(10)
     if action < 5:
-        parent[key] = rng.choice(JUNK)
+        parent[key] = _junk(rng)
     elif action == 5:
         del parent[key]
     elif action == 6:
@@ -135,7 +136,12 @@ def _change_member(parent: Any, key: Any, rng: Random, other: Callable[[], Any])
     elif isinstance(parent, dict):
         parent[rng.choice(TEXTS)] = parent[key] if action == 8 else parent.pop(key)
     else:
-        parent.insert(key, rng.choice(JUNK) if action == 8 else parent[key])
+        parent.insert(key, _junk(rng) if action == 8 else parent[key])
+
+
+def _junk(rng: Random) -> Any:
+    """A copy: what is changed later must not be what the next input gets."""
+    return deepcopy(rng.choice(JUNK))
 
 
 def _at(root: Any, path: tuple[Any, ...]) -> Any:

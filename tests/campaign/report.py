@@ -14,13 +14,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.document_parts import replace_part, table_lines
 from ocr.atomic import replacing
-from ocr.errors import ConfigError
 from ocr.system import usable_cores
 from tests.campaign.campaign import Line, sums
 from tests.campaign.cases import KINDS, Parser, Tally
 
-BEGIN, END = "<!-- campaign: begin -->", "<!-- campaign: end -->"
+PART = "campaign"
+"""Of the document that --docs names."""
 Result = dict[str, Any]
 
 
@@ -117,15 +118,10 @@ def _verdict(result: Result) -> str:
 
 def write_document(result: Result, path: Path) -> None:
     """Replace what is between the marks of a document."""
-    text = path.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ConfigError(f"--docs {path}: the lines {BEGIN} and {END} must be in it once")
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    with replacing(path) as stream:
-        stream.write(f"{before}{BEGIN}\n\n{_markdown(result)}\n{END}{after}".encode())
+    replace_part(path, PART, _markdown(result))
 
 
-def _markdown(result: Result) -> str:
+def _markdown(result: Result) -> list[str]:
     verdict, _, command = _verdict(result).rpartition(". ")
     lines = [
         f"{result['date']}, {result['cores']} CPU cores, Python {result['python']}, `{command}`:",
@@ -133,10 +129,5 @@ def _markdown(result: Result) -> str:
         f"{verdict}.",
     ]
     for kind, headings in HEADINGS.items():
-        lines += ["", _line(headings), _line(["---", *["---:"] * (len(headings) - 1)])]
-        lines += [_line(row) for row in rows(result, kind)]
-    return "\n".join(lines) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        lines += ["", *table_lines(headings, list(rows(result, kind)))]
+    return lines
