@@ -14,6 +14,7 @@ from hypothesis import settings
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 RECEIPTS = ROOT.parent / "shared" / "data" / "receipts"
+OF_A_RANK = {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE", "RANK"}
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # One worker per core: more threads only wait for each other. Must be set before torch is imported.
@@ -62,13 +63,13 @@ def cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 
 @pytest.fixture(autouse=True)
-def no_variables_left_behind() -> Iterator[None]:
-    """A ddp strategy in this process sets LOCAL_RANK and more: runs that a later test starts would take them for their
-    own, and wait for ranks that nobody starts."""
-    before = set(os.environ)
+def no_rank_left_behind() -> Iterator[None]:
+    """A ddp strategy in this process says in the environment which rank it is: runs that a later test starts would take
+    that for their own, and wait for ranks that nobody starts."""
+    before = {name for name in OF_A_RANK if name in os.environ}
     yield
-    for name in set(os.environ) - before:
-        del os.environ[name]
+    for name in OF_A_RANK - before:
+        os.environ.pop(name, None)
 
 
 @pytest.fixture
