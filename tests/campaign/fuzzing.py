@@ -26,15 +26,16 @@ class Lines:
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules, self._before = tuple(modules), 0
+        self._tracer_before: Any = None
         self._wanted: dict[CodeType, bool] = {}
         self.seen: set[tuple[CodeType, int]] = set()
 
     def __enter__(self) -> None:
-        self._before = len(self.seen)
+        self._before, self._tracer_before = len(self.seen), sys.gettrace()
         sys.settrace(self._enter)
 
     def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
+        sys.settrace(self._tracer_before)
 
     @property
     def found_new(self) -> bool:
