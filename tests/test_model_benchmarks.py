@@ -2,14 +2,18 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 from rich.console import Console
 
+from benchmarks.document_parts import END, begin
 from ocr.errors import ConfigError
+from ocr.jobs.compose import compose_training
 from ocr.models.detector import TextDetector
 from ocr.models.load import save_detector
 from ocr.models.settings import DetectorSettings
@@ -90,6 +94,34 @@ def test_the_benchmark_of_training_scores_every_seed_once_and_does_not_train_it_
     again = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert again.returncode == 0, again.stderr
     assert not weights.exists()
+
+
+def test_the_ablation_trains_the_recipe_and_reads_its_detector_in_another_way(synthetic, tmp_path, monkeypatch):
+    from benchmarks import ablation
+
+    document = tmp_path / "training.md"
+    document.write_text(f"before\n{begin(ablation.PART)}\n{END}\nafter\n")
+    options = ["--data", str(synthetic), "--out", str(tmp_path / "out"), "--docs", str(document)]
+    options += ["--steps=1", "--seeds=3", "--only=unclip", "--set=dataloaders.train_dataloader.batch_size=2"]
+    monkeypatch.setattr(sys, "argv", ["ablation.py", *options, "--set=transforms.size=320"])
+    assert ablation.main() == 0
+    lines = document.read_text().splitlines()
+    (recipe,) = (line for line in lines if line.startswith("| the recipe |"))
+    (unclip,) = (line for line in lines if line.startswith("| boxes by unclip ratio 1.5"))
+    assert recipe.endswith("|  |")
+    assert re.search(r"\| [+-]0\.\d{3} \|$", unclip)
+
+
+def test_every_row_of_the_ablation_changes_the_recipe_and_can_be_composed(synthetic):
+    from benchmarks.ablation import RECIPE, TRAINED, settings
+
+    composed = {}
+    for name in TRAINED:
+        config = compose_training([f"dataset_base_path={synthetic}", *settings(name, 40)])
+        composed[name] = OmegaConf.to_yaml(config)
+    assert len(set(composed.values())) == len(TRAINED)
+    assert "CopyPasteLines" in composed["copy-paste"]
+    assert "CopyPasteLines" not in composed[RECIPE]
 
 
 TINY_TRAINING = (
