@@ -27,6 +27,7 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+from benchmarks.document_parts import replace_part, table_lines
 from benchmarks.measure import add_data_options, console, data_or_synthetic, exit_with
 from ocr.atomic import replacing
 from ocr.deploy.model_file import CHECKPOINTS
@@ -36,6 +37,7 @@ from ocr.geometry.polygons import Polygons
 from ocr.jobs.export import folder_pages
 from ocr.pipeline.decode import Decode
 
+PART = "deploy"
 RAPIDOCR = "rapidocr"
 MARKERS = "osD^v"
 
@@ -93,6 +95,7 @@ def main() -> int:
     parser.add_argument("--rapidocr", metavar="PYTHON", help="interpreter of an environment that has rapidocr")
     parser.add_argument("--plot", type=Path, help="PNG file: H-mean against time per page")
     parser.add_argument("--json", type=Path, help="file for the figures")
+    parser.add_argument("--docs", type=Path, help="document whose table and plot are replaced: docs/results.md")
     add_data_options(parser, rounds=3)
     options = parser.parse_args()
     contenders = [Contender(label(path), str(path)) for path in options.models]
@@ -101,18 +104,24 @@ def main() -> int:
     paths, truth = labelled_pages(data_or_synthetic(options.data), options.split, options.pages)
     take_turns(contenders, paths, options.cores, options.rounds)
     rows = [figures(contender, truth) for contender in contenders]
-    console.print(table(rows, options.cores, f"{len(paths)} pages of {options.split}"))
+    title = f"{len(paths)} pages of {options.split}"
+    console.print(table(rows, options.cores, title))
     if options.json:
         with replacing(options.json) as stream:
             stream.write(json.dumps(rows, indent=1).encode())
     if options.plot:
         plot(rows, options.cores, options.plot)
+    if options.docs:
+        plot(rows, options.cores, options.docs.parent / "pictures/deploy.png")
+        picture = "![H-mean against milliseconds](pictures/deploy.png)"
+        lines = table_lines(headings(rows, options.cores), cells(rows, options.cores))
+        replace_part(options.docs, PART, [f"{title}, the fastest of {options.rounds} rounds:", "", *lines, "", picture])
     return 0
 
 
 def label(path: Path) -> str:
-    """What a model is called in the table: a checkpoint by its kind, an export by its folder."""
-    return "checkpoint, torch" if path.suffix in CHECKPOINTS else (path if path.is_dir() else path.parent).name
+    """What a model is called in the table: a checkpoint by its name, an export by its folder."""
+    return f"{path.stem}, torch" if path.suffix in CHECKPOINTS else (path if path.is_dir() else path.parent).name
 
 
 def labelled_pages(data: Path, split: str, limit: int) -> tuple[list[str], list[Polygons]]:
@@ -148,18 +157,34 @@ def figures(contender: Contender, truth: Sequence[Polygons]) -> dict[str, Any]:
     }
 
 
-def table(rows: Sequence[dict[str, Any]], cores: Sequence[int], title: str) -> Table:
-    """One row per model; the speed is that of the first number of cores, beside the first model."""
-    shown = Table(title=title, title_justify="left")
+def headings(rows: Sequence[dict[str, Any]], cores: Sequence[int]) -> list[str]:
+    """Of the columns; speeds are beside the last model, which is RapidOCR if it is there."""
     times = [f"ms, {count} {'core' if count == 1 else 'cores'}" for count in cores]
-    for column in ("model", *times, "speed", "H-mean", "at 0.7", "MB", "memory, MB", "s to start"):
-        shown.add_column(column, justify="left" if column == "model" else "right", no_wrap=column == "model")
-    first = rows[0]["ms"][str(cores[0])]
-    for row in rows:
-        speed = f"{first / row['ms'][str(cores[0])]:.1f} x"
-        scores = (f"{row[name]:.4f}" for name in ("hmean", "hmean_70"))
-        sizes = f"{row['file_mb']:.1f}", f"{row['peak_mb']:.0f}", f"{row['start_seconds']:.1f}"
-        shown.add_row(row["name"], *(f"{row['ms'][str(count)]:.0f}" for count in cores), speed, *scores, *sizes)
+    return ["", *times, f"speed / {rows[-1]['name']}", "H-mean", "at 0.7", "MB", "memory, MB", "s to start"]
+
+
+def cells(rows: Sequence[dict[str, Any]], cores: Sequence[int]) -> list[list[str]]:
+    """One row per model; the speed is that of the last number of cores."""
+    last = str(cores[-1])
+    return [
+        [
+            row["name"],
+            *(f"{row['ms'][str(count)]:.0f}" for count in cores),
+            f"{rows[-1]['ms'][last] / row['ms'][last]:.1f} x",
+            *(f"{row[name]:.4f}" for name in ("hmean", "hmean_70")),
+            *(f"{row['file_mb']:.1f}", f"{row['peak_mb']:.0f}", f"{row['start_seconds']:.1f}"),
+        ]
+        for row in rows
+    ]
+
+
+def table(rows: Sequence[dict[str, Any]], cores: Sequence[int], title: str) -> Table:
+    """On the console."""
+    shown = Table(title=title, title_justify="left")
+    for heading in headings(rows, cores):
+        shown.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
+    for row in cells(rows, cores):
+        shown.add_row(*row)
     return shown
 
 

@@ -4,6 +4,9 @@ python benchmarks/trained.py --data DIR --out OUT                    # experimen
 python benchmarks/trained.py --data DIR --out OUT --pages 50 --set experiment=documents --set weights=glyphfeed
 python benchmarks/trained.py --data DIR --out OUT --held-out 5 --set optimizer.lr=0.001  # choose here, not on val
 
+With --docs and --part, the table and the curve of the documentation are replaced: the part trained-receipts of
+docs/results.md, for example.
+
 The last weights are scored, so that no page that is scored chooses among epochs; validation in between is for the
 curve alone. With --held-out, every n-th training page is scored instead of val, and the others train. A seed that is
 done is not trained again.
@@ -25,11 +28,15 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.document_parts import replace_part, table_lines
 from benchmarks.measure import console, exit_with
 from ocr.advisor.report.run_folder import read_run
 from ocr.atomic import replacing
 from ocr.errors import DataError
 
+PARTS = "trained-"
+"""What the names of its parts of a document begin with."""
+HEADINGS = ("", "mean", "lowest", "highest")
 SCORES = {"iou_50": "H-mean, IoU 0.5", "iou_70": "H-mean, IoU 0.7", "cleval": "H-mean, CLEval"}
 RESAMPLED = 2000
 COUNTED = ("matched", "boxes", "words")
@@ -82,6 +89,12 @@ def main() -> int:
     draw(results, options.out / "curve.png")
     _write_json(options.out / "trained.json", {"settings": options.set, **summary, "seeds": results})
     console.print(f"written: {options.out}/trained.json, curve.png")
+    if options.docs:
+        pictures = options.docs.parent / "pictures"
+        pictures.mkdir(exist_ok=True)
+        draw(results, pictures / f"{options.part}.png")
+        lines = [*table_lines(HEADINGS, rows(summary)), "", f"{told(summary, results)}.", ""]
+        replace_part(options.docs, options.part, [*lines, f"![H-mean over minutes](pictures/{options.part}.png)"])
     return 0
 
 
@@ -94,8 +107,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="(default: 0 1 2)")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="(default: experiment=finetune)")
     parser.add_argument("--out", type=Path, required=True, help="folder for the runs, the table and the curve")
+    parser.add_argument("--docs", type=Path, help="document whose table and curve are replaced: docs/results.md")
+    parser.add_argument("--part", help=f"of that document: {PARTS}receipts, for example")
     options = parser.parse_args()
     options.set = options.set or ["experiment=finetune"]
+    if options.docs and not (options.part or "").startswith(PARTS):
+        parser.error(f"--docs needs --part {PARTS}NAME")
     return options
 
 
@@ -170,22 +187,33 @@ def minutes(result: dict[str, Any], hmean: float | None = None) -> float:
     return float((reached[-1] if hmean is None else reached[0]) if reached else np.nan)
 
 
-def show(summary: dict[str, Any], results: Sequence[dict[str, Any]], options: argparse.Namespace) -> None:
+def rows(summary: dict[str, Any]) -> list[list[str]]:
     """One row per score."""
-    scored = f"every {options.held_out}th training page" if options.held_out else "val"
-    table = Table(
-        title=f"{options.data}: {' '.join(options.set)}, {len(results)} seeds, {scored}", title_justify="left"
-    )
-    for column in ("", "mean", "lowest", "highest"):
-        table.add_column(column, justify="right" if column else "left")
-    for name, figures in summary["scores"].items():
-        table.add_row(SCORES[name], *(f"{figures[key]:.4f}" for key in ("mean", "low", "high")))
+    return [
+        [SCORES[name], *(f"{figures[key]:.4f}" for key in ("mean", "low", "high"))]
+        for name, figures in summary["scores"].items()
+    ]
+
+
+def told(summary: dict[str, Any], results: Sequence[dict[str, Any]]) -> str:
+    """What is not in the rows."""
     low, high = summary["interval"]
     first = ", ".join(f"{minutes(result, 0.9):.1f}" for result in results)
-    table.caption = (
+    return (
         f"95 % of the means at IoU 0.5 over other sets of such pages: {low:.3f} to {high:.3f}; "
         f"{summary['minutes']:.1f} minutes, H-mean 0.90 reached after {first}"
     )
+
+
+def show(summary: dict[str, Any], results: Sequence[dict[str, Any]], options: argparse.Namespace) -> None:
+    """On the console."""
+    scored = f"every {options.held_out}th training page" if options.held_out else "val"
+    title = f"{options.data}: {' '.join(options.set)}, {len(results)} seeds, {scored}"
+    table = Table(title=title, title_justify="left", caption=told(summary, results))
+    for heading in HEADINGS:
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in rows(summary):
+        table.add_row(*row)
     console.print(table)
 
 

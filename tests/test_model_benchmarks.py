@@ -42,18 +42,22 @@ def test_the_benchmark_of_deployed_models_measures_one_in_a_process_of_its_own(
     from benchmarks import deploy
 
     options = ["--data", str(synthetic), "--pages", "2", "--rounds", "1", "--cores", "1"]
-    files = ["--json", str(tmp_path / "found.json"), "--plot", str(tmp_path / "found.png")]
+    document = tmp_path / "results.md"
+    document.write_text(f"{begin(deploy.PART)}\n{END}\n")
+    (tmp_path / "pictures").mkdir()
+    files = ["--json", str(tmp_path / "found.json"), "--docs", str(document)]
     monkeypatch.setattr(sys, "argv", ["deploy.py", str(detector_file), *options, *files])
     monkeypatch.setattr(deploy, "console", Console(width=160))
     assert deploy.main() == 0
     (row,) = json.loads((tmp_path / "found.json").read_text())
-    assert row["name"] == "checkpoint, torch"
+    assert row["name"] == "tiny, torch"
     assert 0 < row["ms"]["1"] < 1000 * row["start_seconds"]
     assert row["file_mb"] == detector_file.stat().st_size / 1e6
     assert row["peak_mb"] > 50
     assert 0 <= row["hmean_70"] <= row["hmean"] <= 1
     assert "2 pages of val" in capsys.readouterr().out
-    assert (tmp_path / "found.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "pictures/deploy.png").read_bytes().startswith(b"\x89PNG")
+    assert re.search(r"^\| tiny, torch \| \d+ \| 1\.0 x \|", document.read_text(), flags=re.MULTILINE)
 
 
 def test_the_benchmark_of_distillation_trains_both_students_and_scores_them_beside_the_teacher(
@@ -89,11 +93,16 @@ def test_the_benchmark_of_training_scores_every_seed_once_and_does_not_train_it_
     assert not trained & scored
     assert len(result["curve"]) == 1
     assert (out / "curve.png").read_bytes().startswith(b"\x89PNG")
+    document = tmp_path / "results.md"
+    document.write_text(f"{begin('trained-few')}\n{END}\n")
     weights = out / "seed-1/run/checkpoints/last.ckpt"
     weights.unlink()
+    command += ["--docs", str(document), "--part", "trained-few"]
     again = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert again.returncode == 0, again.stderr
     assert not weights.exists()
+    assert f"| H-mean, IoU 0.5 | {result['iou_50']:.4f} |" in document.read_text()
+    assert (tmp_path / "pictures/trained-few.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_ablation_trains_the_recipe_and_reads_its_detector_in_another_way(synthetic, tmp_path, monkeypatch):
