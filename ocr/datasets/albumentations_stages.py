@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
@@ -177,6 +177,9 @@ class FixedAlbumentations(_Composed, FixedStage):
 
 class RandomAlbumentations(_Composed, RandomStage):
     """Any other transforms, seeded from the sample's generator."""
+
+    follows_matrix: ClassVar[bool] = False
+    """Some bend lines, and then the matrix is only near."""
 
     def draw(self, rng: np.random.Generator, page: PageView) -> int:
         """The seed of Albumentations' own generators."""

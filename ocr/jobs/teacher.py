@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.text import Text
 
+from ocr.checks import check_choice
 from ocr.datasets.build import make
 from ocr.errors import ConfigError
 from ocr.jobs.recipe import AUTO
@@ -16,7 +17,10 @@ from ocr.models.load import StoredDetector, read_detector
 from ocr.models.packaged import packaged_detector
 from ocr.models.settings import DetectorSettings
 from ocr.pipeline.device import Normalize
+from ocr.pipeline.prefix import Letterbox
 from ocr.training.distillation import Distillation
+from ocr.training.page_teacher import PageTeacher
+from ocr.training.teacher import BatchTeacher
 
 SHARED_TARGETS = ("shrink_ratio", "thresh_min", "thresh_max")
 """What the maps of labels and those of a teacher must have in common."""
@@ -65,9 +69,13 @@ def build_distillation(config: DictConfig) -> Distillation | None:
             f"{stored.source} was trained on other maps than the labels have here ({shown}): the student would learn "
             f"two things at once. Set {cure}"
         )
-    students: Normalize = make(config.transforms.normalization, "transforms.normalization")
-    loss = make(config.distil.loss, "distil.loss")
-    return Distillation(detector, loss, settings.build("normalization", Normalize), students)
+    loss, own = make(config.distil.loss, "distil.loss"), settings.build("normalization", Normalize)
+    check_choice("distil.maps", config.distil.maps, ("page", "batch"))
+    if config.distil.maps == "batch":
+        students: Normalize = make(config.transforms.normalization, "transforms.normalization")
+        return Distillation(BatchTeacher(detector, own, students), loss)
+    letterbox, outside = settings.build("letterbox", Letterbox), config.targets.thresh_min
+    return Distillation(PageTeacher(detector, letterbox, own, outside, config.cache.folder), loss)
 
 
 def _read(config: DictConfig) -> StoredDetector | None:

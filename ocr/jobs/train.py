@@ -47,7 +47,7 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
     if config.compile_model:
         module.model.compile()
         if module.distillation is not None:
-            module.distillation.teacher.compile()
+            module.distillation.teacher.model.compile()
     console.print(f"[bold]{escape(config.model.encoder)}[/] {escape(module.model.extra_repr())}", highlight=False)
     trainer = build_trainer(config)
     trainer.fit(module, datamodule=data, ckpt_path=config.resume, weights_only=True)

@@ -35,6 +35,7 @@ class CopyPasteLines(Chance):
     lines: int = 8
     p: float = 0.3
     tries: int = 10
+    follows_matrix: ClassVar[bool] = False
     ranges: ClassVar = {"lines": Range(1, whole=True), "tries": Range(1, whole=True)}
 
     def choose(self, rng: np.random.Generator, page: PageView) -> Copies | None:

@@ -46,6 +46,8 @@ class RandomStage(ABC):
     __slots__ = ()
     moves_geometry = True
     """Whether polygons may move, so that maps drawn before no longer fit."""
+    follows_matrix: ClassVar[bool] = True
+    """Whether pixels move as `inverse_matrix` tells: none are pasted, and lines stay straight."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, page: PageView) -> Any:

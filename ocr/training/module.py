@@ -62,7 +62,7 @@ class OCRPLModule(lightning.LightningModule):
         self.cleval = CLEvalMetric() if cleval else None
         self.distillation = distillation
         self.settings = settings
-        self.record = TrainingRecord(distillation.about if distillation is not None else None)
+        self.record = TrainingRecord(distillation.teacher.about if distillation is not None else None)
         self.stopwatch = Stopwatch()
         self.finite = FiniteCheck()
         self.left_out = 0
@@ -88,7 +88,7 @@ class OCRPLModule(lightning.LightningModule):
             prediction = self.model(batch["images"])
             loss, parts = self.loss(prediction, batch)
             if self.distillation is not None:
-                distance, of_teacher = self.distillation(batch["images"], prediction)
+                distance, of_teacher = self.distillation(batch, prediction)
                 loss = loss + distance
                 parts |= {f"teacher_{name}": part for name, part in of_teacher.items()}
         self.finite.watch(loss, self.global_step, self.current_epoch, list(batch["image_filename"]))
@@ -102,7 +102,14 @@ class OCRPLModule(lightning.LightningModule):
     def on_train_start(self) -> None:
         self.finite = FiniteCheck()
         data = getattr(self.trainer, "datamodule", None)
-        self.record.start(fingerprint_data(data.dataset("train")) if isinstance(data, OCRDataModule) else {})
+        dataset = data.dataset("train") if isinstance(data, OCRDataModule) else None
+        self.record.start(fingerprint_data(dataset))
+        if self.distillation is not None:
+            self.distillation.teacher.start(dataset)
+
+    def on_train_epoch_start(self) -> None:
+        if self.distillation is not None:
+            self.distillation.teacher.start_epoch()
 
     def on_train_epoch_end(self) -> None:
         self.finite.finish()

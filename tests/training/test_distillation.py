@@ -17,8 +17,9 @@ from ocr.models import DBLoss, TextDetector
 from ocr.models.load import load_detector, read_checkpoint, save_detector
 from ocr.models.settings import DetectorSettings
 from ocr.pipeline.device import Normalize
-from ocr.training.distillation import Distillation, fingerprint_weights
+from ocr.training.distillation import Distillation
 from ocr.training.module import OCRPLModule
+from ocr.training.teacher import BatchTeacher, fingerprint_weights
 
 GRAY = Normalize((0.5, 0.5, 0.5), (0.25, 0.5, 1.0))
 
@@ -61,19 +62,20 @@ def test_the_teacher_sees_pages_in_its_own_normalisation():
     teacher = detector(1).eval()
     with torch.no_grad():
         own = teacher(GRAY.on_device(pages), with_threshold=True)
-    seen = Distillation(teacher, normalization=GRAY, students=Normalize()).maps(Normalize().on_device(pages))
+    batch = {"images": Normalize().on_device(pages)}
+    seen = BatchTeacher(teacher, normalization=GRAY, students=Normalize()).maps(batch)
     assert torch.allclose(seen.prob_logits, own.prob_logits, atol=1e-4)
-    other = Distillation(teacher, normalization=Normalize()).maps(Normalize().on_device(pages))
+    other = BatchTeacher(teacher, normalization=Normalize()).maps(batch)
     assert not torch.allclose(other.prob_logits, own.prob_logits, atol=1e-2)
 
 
 def test_without_labels_the_gradient_is_the_teachers_and_leads_to_its_maps():
-    student, distillation = detector(2), Distillation(detector(1, channels=64))
+    student, distillation = detector(2), Distillation(BatchTeacher(detector(1, channels=64)))
     module = OCRPLModule(student, DBLoss(), BoxesFromMap(), torch.optim.Adam, distillation=distillation)
     with torch.no_grad():
-        distillation.teacher.head.prob[1].bias.add_(4.6)  # About half of the page is text to it.
+        distillation.teacher.model.head.prob[1].bias.add_(4.6)  # About half of the page is text to it.
     batch = make_batch(labelled=False)
-    taught = fingerprint_weights(distillation.teacher)
+    taught = fingerprint_weights(distillation.teacher.model)
     optimizer = torch.optim.Adam(student.parameters(), lr=0.03)
     losses = []
     for _ in range(20):
@@ -81,17 +83,17 @@ def test_without_labels_the_gradient_is_the_teachers_and_leads_to_its_maps():
         prediction = student(batch["images"])
         labels, _ = module.loss(prediction, batch)
         assert labels.item() == pytest.approx(0, abs=1e-6)
-        loss, _ = distillation(batch["images"], prediction)
+        loss, _ = distillation(batch, prediction)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.2 * losses[0]
-    assert fingerprint_weights(distillation.teacher) == taught
-    assert not distillation.teacher.training
+    assert fingerprint_weights(distillation.teacher.model) == taught
+    assert not distillation.teacher.model.training
 
 
 def test_a_step_adds_the_loss_of_both_and_the_teacher_is_no_part_of_the_module():
-    student, distillation = detector(2), Distillation(detector(1))
+    student, distillation = detector(2), Distillation(BatchTeacher(detector(1)))
     plain = OCRPLModule(student, DBLoss(), BoxesFromMap())
     taught = OCRPLModule(student, DBLoss(), BoxesFromMap(), distillation=distillation)
     assert plain.state_dict().keys() == taught.state_dict().keys()
@@ -101,17 +103,19 @@ def test_a_step_adds_the_loss_of_both_and_the_teacher_is_no_part_of_the_module()
     batch = make_batch(labelled=True)
     with torch.no_grad():
         prediction = student(batch["images"], with_threshold=True)
-        both = DBLoss()(prediction, batch)[0] + distillation(batch["images"], prediction)[0]
+        both = DBLoss()(prediction, batch)[0] + distillation(batch, prediction)[0]
     student.forward = lambda images: prediction
     assert taught.training_step(batch, 0).item() == pytest.approx(both.item(), rel=1e-6)
 
 
-def test_a_run_with_unlabelled_pages_resumes_exactly_and_keeps_the_teacher_out(synthetic, teacher_file, tmp_path):
+@pytest.mark.parametrize("maps", ["page", "batch"])
+def test_a_run_with_unlabelled_pages_resumes_exactly_and_keeps_the_teacher_out(synthetic, teacher_file, tmp_path, maps):
     pages = tmp_path / "more"
     pages.mkdir()
     for page in sorted((synthetic / "images" / "val").iterdir())[:4]:
         shutil.copy(page, pages / page.name)
-    given = [f"teacher={teacher_file}", f"distil.images={pages}", "trainer.max_epochs=1", "trainer.strategy=ddp"]
+    given = [f"teacher={teacher_file}", f"distil.images={pages}", f"distil.maps={maps}", "trainer.max_epochs=1"]
+    given += ["trainer.strategy=ddp"]
     whole = Losses(save_at=4, path=tmp_path / "step4.ckpt")
     fit(settings(synthetic, tmp_path / "whole", *given), whole)
     # Eight labelled pages and four others.

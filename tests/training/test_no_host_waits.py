@@ -28,6 +28,7 @@ from ocr.pipeline.device import Arrival, HostCopy, Normalize
 from ocr.training.callbacks.ema import update_average
 from ocr.training.distillation import Distillation
 from ocr.training.module import OCRPLModule
+from ocr.training.teacher import BatchTeacher
 
 PAGES = 2
 SHAPES = [(640, 640), (640, 352)]
@@ -83,13 +84,13 @@ def make_module(model: str = "lite", device: str = "cuda", teacher: str | None =
         detector = TextDetector(**MODELS[model])
         # Of another normalisation, which its images are converted to.
         other = Normalize(std=(1, 1, 1))
-        distillation = Distillation(TextDetector(**MODELS[teacher]), normalization=other) if teacher else None
+        distillation = Distillation(BatchTeacher(TextDetector(**MODELS[teacher]), other)) if teacher else None
         module = OCRPLModule(
             detector, DBLoss(), BoxesFromMap(), adamw, encoder_lr_factor=0.1, distillation=distillation
         )
     pretend(module, device)
     if distillation is not None:
-        pretend(distillation.teacher, device)
+        pretend(distillation.teacher.model, device)
     return module
 
 
@@ -160,7 +161,7 @@ def test_backward_of_a_distilled_step(monkeypatch):
     module.training_step(module.on_after_batch_transfer(make_batch((64, 32), name), 0), 0).backward()
     assert all(value.grad is not None for value in module.parameters())
     assert module.distillation is not None
-    assert all(value.grad is None for value in module.distillation.teacher.parameters())
+    assert all(value.grad is None for value in module.distillation.teacher.model.parameters())
 
 
 def test_the_step_of_the_optimizer_and_of_the_average():

@@ -1,0 +1,126 @@
+"""A teacher that sees every page once: its maps are those of prediction, and lie where the pixels of a batch are."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ocr.datasets import DBTransforms, OCRDataset
+from ocr.errors import ConfigError
+from ocr.models import TextDetector
+from ocr.pipeline.copy_paste import CopyPasteLines
+from ocr.pipeline.device import Normalize
+from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.suffix import RandomFlip, RandomRotate, RandomScale, RandomWindow
+from ocr.pipeline.targets import Targets
+from ocr.pipeline.turns import QuarterTurn, RandomPerspective
+from ocr.training.page_teacher import LEVELS, PageTeacher, move_maps
+
+SIDE = 320
+
+
+@pytest.fixture(scope="module")
+def model() -> TextDetector:
+    torch.manual_seed(5)
+    return TextDetector("mobilenetv3_small_050", channels=32)
+
+
+def pages(folder: Path, *stages: object, split: str = "train") -> OCRDataset:
+    transform = DBTransforms([Letterbox(SIDE, shape="page"), *stages, Normalize()])
+    return OCRDataset(folder / f"images/{split}", folder / f"jsons/{split}.json", transform)
+
+
+def batch_of(dataset: OCRDataset, index: int) -> dict:
+    sample = dataset.sample(index)
+    images = torch.zeros(1, 3, sample.height, sample.width)
+    return {"images": images, "image_path": [sample.path], "inverse_matrix": [sample.inverse_matrix]}
+
+
+def started(model: TextDetector, dataset: OCRDataset, tmp_path: Path) -> PageTeacher:
+    teacher = PageTeacher(model, Letterbox(SIDE, shape="page"), cache_folder=tmp_path / "cache")
+    teacher.start(dataset)
+    return teacher
+
+
+def test_on_pages_that_are_not_moved_its_maps_are_those_of_prediction(synthetic, model, tmp_path):
+    dataset = pages(synthetic)
+    teacher = started(model, dataset, tmp_path)
+    page = torch.from_numpy(dataset.sample(3).image.copy()).permute(2, 0, 1)[None]
+    with torch.no_grad():
+        own = model(Normalize().on_device(page), with_threshold=True)
+    for _ in range(2):  # Made, then kept.
+        found = teacher.maps(batch_of(dataset, 3))
+        assert (found.prob_logits.sigmoid() - own.prob_map).abs().max() < 0.6 / LEVELS + 1e-3
+        assert (found.thresh - own.thresh).abs().max() < 0.6 / LEVELS
+        assert found.binary.shape == own.binary.shape
+    assert teacher.find(3).cached == "hit"
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        RandomFlip(p=1),
+        RandomRotate(8, p=1),
+        RandomScale(0.7, 1.4, p=1, resizes=True),
+        RandomWindow(160),
+        RandomPerspective(15, p=1),
+        QuarterTurn(p=1),
+    ],
+    ids=lambda stage: type(stage).__name__,
+)
+def test_maps_lie_where_labels_drawn_on_the_moved_page_lie(synthetic, stage):
+    dataset, still = pages(synthetic, stage), pages(synthetic)
+    for index in range(4):
+        moved, page = dataset.sample(index), still.sample(index)
+        image = np.zeros((page.height, page.width, 3), dtype=np.uint8)
+        image[..., 0] = LEVELS * drawn(page)
+        seen = Sample(0, "", "", page.polygons, image=image, inverse_matrix=page.inverse_matrix)
+        found = move_maps(seen, moved.inverse_matrix, moved.size, 0.3)[..., 0] / LEVELS > 0.5
+        labelled = drawn(moved) > 0.5
+        union = (found | labelled).sum()
+        assert union == 0 or (found & labelled).sum() > 0.8 * union
+
+
+def drawn(sample: Sample) -> np.ndarray:
+    """The probability map of the whole text, not shrunk: moving and drawing then commute."""
+    return np.asarray(Targets(shrink_ratio=0.9)(sample).maps.prob_map, dtype=np.float32)
+
+
+def test_what_is_not_on_the_page_is_background(synthetic, model, tmp_path):
+    dataset = pages(synthetic)
+    teacher, batch = started(model, dataset, tmp_path), batch_of(dataset, 0)
+    batch["inverse_matrix"] = [batch["inverse_matrix"][0] @ np.array([[1, 0, 10_000], [0, 1, 0], [0, 0, 1.0]])]
+    found = teacher.maps(batch)
+    assert found.prob_logits.sigmoid().max() < 0.002
+    assert torch.allclose(found.thresh, torch.tensor(0.3), atol=1 / LEVELS)
+
+
+def test_an_edited_page_is_seen_again_in_the_next_epoch(dataset_folder, model, tmp_path):
+    dataset = pages(dataset_folder)
+    teacher = started(model, dataset, tmp_path)
+    before = teacher.find(0).image.copy()
+    path = Path(dataset.source.entry(0).path)
+    Image.open(path).rotate(180).save(path)
+    teacher.start_epoch()
+    assert not np.array_equal(teacher.find(0).image, before)
+
+
+def test_another_teacher_does_not_get_the_maps_of_the_first(synthetic, model, tmp_path):
+    dataset = pages(synthetic)
+    first = started(model, dataset, tmp_path).find(0)
+    torch.manual_seed(6)
+    other = started(TextDetector("mobilenetv3_small_050", channels=32), dataset, tmp_path).find(0)
+    assert (first.cached, other.cached) == ("miss", "miss")
+    assert not np.array_equal(first.image, other.image)
+
+
+def test_what_maps_cannot_follow_is_refused_with_the_cure(synthetic, model, tmp_path):
+    with pytest.raises(ConfigError, match=r"cannot follow CopyPasteLines.*distil\.maps=batch"):
+        started(model, pages(synthetic, CopyPasteLines(p=1)), tmp_path)
+    with pytest.raises(ConfigError, match=r"no whole pages in this data.*distil\.maps=batch"):
+        PageTeacher(model).start([1, 2, 3])
+    with pytest.raises(ConfigError, match=r"call start\(dataset\) first"):
+        PageTeacher(model).find(0)
