@@ -1,5 +1,6 @@
 """The average of the weights."""
 
+import lightning
 import pytest
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
@@ -42,6 +43,31 @@ def test_later_the_average_follows_slowly():
     one, zero = averages([1.0, 0.0], 0.99, updates=10**6)
     assert one == pytest.approx(0.01 * 1 + 0.99 * 1)
     assert zero == pytest.approx(0.99)
+
+
+class OneLayer(lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.BatchNorm1d(1)
+
+
+def test_a_checkpoint_that_is_written_in_validation_has_the_average_as_its_weights():
+    module, ema = OneLayer(), WarmEMA()
+    trainer = lightning.Trainer(logger=False, accelerator="cpu", callbacks=[ema])
+    ema.setup(trainer, module, "fit")
+    module.layer.weight.detach().fill_(7.0)
+
+    def saved() -> list[float]:
+        checkpoint = {"state_dict": module.state_dict()}
+        ema.on_save_checkpoint(trainer, module, checkpoint)
+        return [float(checkpoint[part]["layer.weight"]) for part in ("state_dict", "current_model_state")]
+
+    assert saved() == [1.0, 7.0]
+    ema.on_validation_epoch_start(trainer, module)
+    assert float(module.layer.weight.detach()) == 1.0
+    assert saved() == [1.0, 7.0]
+    ema.on_validation_epoch_end(trainer, module)
+    assert saved() == [1.0, 7.0]
 
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0])

@@ -27,10 +27,13 @@ class WarmEMA(WeightAveraging):
             raise ConfigError(f"callbacks.ema.decay={decay} must be a number >= 0 and < 1")
         super().__init__()
         self.decay = decay
+        self._is_swapped = False
+        """In validation the model has the average, and the average the weights of the model."""
 
     def on_fit_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         # Lightning makes the average before the model is on its device.
         assert self._average_model is not None
+        self._is_swapped = False
         self._average_model.to(pl_module.device)
         self._average_model.n_averaged = self._average_model.n_averaged.cpu()  # The host reads it in every step.
 
@@ -39,6 +42,22 @@ class WarmEMA(WeightAveraging):
         if trainer.global_step > self._latest_update_step:
             update_average(self._average_model, pl_module, self.decay)
             self._latest_update_step = trainer.global_step
+
+    def on_validation_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        super().on_validation_epoch_start(trainer, pl_module)
+        self._is_swapped = self._average_model is not None
+
+    def on_validation_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        super().on_validation_epoch_end(trainer, pl_module)
+        self._is_swapped = False
+
+    def on_save_checkpoint(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        super().on_save_checkpoint(trainer, pl_module, checkpoint)
+        if self._is_swapped:  # Ctrl-C in validation: Lightning takes each for the other.
+            average = checkpoint["current_model_state"]
+            checkpoint["state_dict"], checkpoint["current_model_state"] = average, checkpoint["state_dict"]
 
 
 @torch.no_grad()
