@@ -6,10 +6,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ocr.checks import POSITIVE, Range
+from ocr.checks import POSITIVE
 from ocr.errors import ConfigError
 from ocr.models.head import Prediction
-from ocr.models.loss import balanced_weights
+from ocr.models.loss import balanced_weights, check_weights
 
 
 class DistilLoss(nn.Module):
@@ -30,10 +30,9 @@ class DistilLoss(nn.Module):
         super().__init__()
         if weight not in POSITIVE:
             raise ConfigError(f"weight={weight!r} must be {POSITIVE}. To train without a teacher: teacher=null")
+        check_weights(prob_weight=prob_weight, thresh_weight=thresh_weight, binary_weight=binary_weight)
+        check_weights(negative_ratio=negative_ratio)
         parts = {"prob": prob_weight, "thresh": thresh_weight, "binary": binary_weight}
-        for name, value in (parts | {"negative_ratio": negative_ratio}).items():
-            if value not in Range(0):
-                raise ConfigError(f"{name if name not in parts else f'{name}_weight'}={value!r} must be {Range(0)}")
         self.weights = {name: weight * part for name, part in parts.items()}
         self.negative_ratio, self.eps = negative_ratio, eps
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ocr.checks import POSITIVE, Range
 from ocr.errors import ConfigError
 from ocr.models.head import Prediction
 
@@ -31,10 +32,10 @@ class DBLoss(nn.Module):
         eps: float = 1e-6,
     ) -> None:
         super().__init__()
-        if negative_ratio < 0 or eps <= 0:
-            raise ConfigError(
-                f"DBLoss(negative_ratio={negative_ratio}, eps={eps}): negative_ratio must be >= 0, and eps > 0"
-            )
+        check_weights(prob_weight=prob_weight, thresh_weight=thresh_weight, binary_weight=binary_weight)
+        check_weights(negative_ratio=negative_ratio)
+        if eps not in POSITIVE:
+            raise ConfigError(f"eps={eps!r} must be {POSITIVE}")
         self.weights = {"prob": prob_weight, "thresh": thresh_weight, "binary": binary_weight}
         self.negative_ratio = negative_ratio
         self.eps = eps
@@ -59,6 +60,13 @@ class DBLoss(nn.Module):
     def extra_repr(self) -> str:
         weights = ", ".join(f"{name}_weight={weight}" for name, weight in self.weights.items())
         return f"{weights}, negative_ratio={self.negative_ratio}"
+
+
+def check_weights(**weights: object) -> None:
+    """Raise if a weight of a loss is not a number from 0 on: less would train away from the labels."""
+    for name, value in weights.items():
+        if value not in Range(0):
+            raise ConfigError(f"{name}={value!r} must be {Range(0)}")
 
 
 def balanced_cross_entropy(

@@ -230,4 +230,9 @@ def test_an_evaluation_prediction_is_refused_with_the_cure():
 def test_settings_that_cannot_work_are_named_and_the_others_printed():
     with pytest.raises(ConfigError, match="negative_ratio=-1"):
         DBLoss(negative_ratio=-1)
+    for weights in ({"prob_weight": -1}, {"thresh_weight": "10"}, {"binary_weight": None}, {"negative_ratio": "3"}):
+        with pytest.raises(ConfigError, match=rf"{next(iter(weights))}=.* must be a number >= 0"):
+            DBLoss(**weights)
+    with pytest.raises(ConfigError, match="eps=0 must be a number > 0"):
+        DBLoss(eps=0)
     assert "prob_weight=5.0, thresh_weight=10.0, binary_weight=1.0, negative_ratio=3.0" in repr(DBLoss())
