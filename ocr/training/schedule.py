@@ -7,7 +7,8 @@ from math import cos, pi
 
 import torch
 
-from ocr.errors import ConfigError, near_names
+from ocr.checks import SHARE, Range, check_choice
+from ocr.errors import ConfigError
 
 
 def one_cycle(progress: float, warmup: float, final: float) -> float:
@@ -34,10 +35,11 @@ def build_schedule(
     optimizer: torch.optim.Optimizer, name: str, steps: int, warmup: float = 0.05, final: float = 0.01
 ) -> torch.optim.lr_scheduler.LambdaLR:
     """A schedule with one learning-rate factor for each of `steps` steps."""
-    if name not in SCHEDULES:
-        raise ConfigError(f"schedule.name={name!r}: {near_names(name, list(SCHEDULES))}")
-    if not 0 <= warmup < 1:
-        raise ConfigError(f"schedule.warmup={warmup} must be a number >= 0 and < 1 (a share of the steps)")
+    check_choice("schedule.name", name, SCHEDULES)
+    if warmup not in Range(0, 1, below=True):
+        raise ConfigError(f"schedule.warmup={warmup!r} must be {Range(0, 1, below=True)} (a share of the steps)")
+    if final not in SHARE:
+        raise ConfigError(f"schedule.final={final!r} must be {SHARE} (a share of the peak rate)")
     factor = partial(_factor, name=name, steps=max(1, steps), warmup=warmup, final=final)
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 

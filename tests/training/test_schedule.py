@@ -46,4 +46,10 @@ def test_an_unknown_schedule_or_share_is_named():
         rates("one_cycel")
     with pytest.raises(ConfigError, match=r"schedule\.warmup=1\.5"):
         rates("cosine", warmup=1.5)
+    for setting in ({"warmup": "0.1"}, {"warmup": None}, {"final": -1}, {"final": "0.1"}, {"final": [1]}):
+        with pytest.raises(ConfigError, match=rf"schedule\.{next(iter(setting))}=.* must be a number"):
+            rates("cosine", **setting)
+    for name in (None, 0, [1]):
+        with pytest.raises(ConfigError, match=r"schedule\.name=.*Known: constant, cosine, one_cycle"):
+            rates(name)
     assert set(SCHEDULES) == {"one_cycle", "cosine", "constant"}
