@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import lightning
 import numpy as np
 import pytest
 from rich.console import Console
@@ -51,6 +52,20 @@ def test_a_page_is_worse_by_its_score_and_then_by_its_errors():
     assert good.row(7) == {"page": "good", "hmean": pytest.approx(6 / 7), "hmean_70": pytest.approx(6 / 7)} | {
         "missed": 1, "false": 0, "epoch": 7
     }  # fmt: skip
+
+
+def test_of_equal_validations_the_first_is_listed_as_it_is_the_first_that_best_ckpt_has(tmp_path):
+    trainer, module, worst = (
+        lightning.Trainer(logger=False, accelerator="cpu"),
+        lightning.LightningModule(),
+        WorstPages(tmp_path),
+    )
+    for epoch in range(2):
+        trainer.fit_loop.epoch_progress.current.processed = epoch
+        worst.on_validation_start(trainer, module)
+        worst._scored.append(ScoredPage("a", Counts(1, 2, 2), Counts(0, 2, 2)))
+        worst.on_validation_end(trainer, module)
+    assert [row["epoch"] for row in worst.listed] == [0]
 
 
 def test_the_list_of_the_best_validation_survives_a_resume(tmp_path):

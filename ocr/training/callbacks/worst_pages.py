@@ -110,7 +110,7 @@ class WorstPages(lightning.Callback):
         if draws:
             log_pictures(trainer, [page for page in scored if page.picture is not None][: self.drawn])
         hmean = sum((page.counts for page in scored), Counts()).hmean
-        if hmean >= self.best:
+        if hmean > self.best:  # As best.ckpt: of equal validations the first.
             self.best = hmean
             self.listed = [page.row(trainer.current_epoch) for page in scored[: self.pages]]
             with replacing(self.folder / FILE) as stream:
