@@ -116,6 +116,8 @@ class OCRPLModule(lightning.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         self.finite.finish()
+        # What a validation that failed has left must not be scored with this one.
+        self._close_pool()
         self._pool = BoxPool(self.boxes)
         self.left_out = 0
 
@@ -149,9 +151,6 @@ class OCRPLModule(lightning.LightningModule):
         self.hmean.reset()
         if self.cleval is not None:
             self.cleval.reset()
-
-    def on_exception(self, exception: BaseException) -> None:
-        self._close_pool()
 
     # A test is a validation on another split.
     on_test_epoch_start = on_validation_epoch_start
