@@ -82,6 +82,9 @@ def measure_texture(outline: NDArray[np.float32], gray: Gray) -> Texture:
 
 def upright_patch(outline: NDArray[np.float32], gray: Gray) -> Gray:
     """The pixels of the smallest rectangle around an outline, its longer side level, one pixel each."""
+    # A label may reach far beyond the page, where there is nothing to see and no end of pixels.
+    reach = max(gray.shape)
+    outline = np.clip(outline, -reach, 2 * reach)
     (cx, cy), (first, second), angle = cv2.minAreaRect(np.ascontiguousarray(outline, dtype=np.float32))
     if first < second:
         first, second, angle = second, first, angle + 90

@@ -7,8 +7,9 @@ import pytest
 from judged_pages import BOXES, SIDE, TARGETS, judged, make_page, outline
 
 from ocr.evaluation import HmeanIoU
+from ocr.geometry.polygons import Polygons
 from ocr.inspect.result import FALSE, MISSED, judge
-from ocr.inspect.shapes import measure_texture, upright_patch
+from ocr.inspect.shapes import measure_shapes, measure_texture, upright_patch
 
 LINE = (20, 40, 180, 60)
 BELOW = (20, 90, 180, 110)
@@ -125,3 +126,11 @@ def test_a_patch_of_turned_text_is_level():
     patch = upright_patch(np.array([[100, 50], [110, 50], [110, 150], [100, 150]], np.float32), gray)
     assert patch.shape == (10, 100)
     assert patch.max() < 130
+
+
+@pytest.mark.parametrize("far", [40_000, 900_000])
+def test_a_label_that_reaches_far_beyond_the_page_is_measured_on_the_page(far):
+    gray = np.full((60, 80), 200, dtype=np.uint8)
+    square = Polygons.pack([[[0, 0], [far, 0], [far, far], [0, far]]])
+    (shape,) = measure_shapes(square, gray, (0.0, 0.0, 80.0, 60.0))
+    assert (shape.height, shape.contrast) == (pytest.approx(far), 0)
