@@ -58,11 +58,17 @@ def chosen_file(config: DictConfig) -> tuple[Path, str] | None:
     """
     for setting in ("resume", "checkpoint_path"):
         if config.get(setting) is not None:
-            return Path(config[setting]), setting
+            return Path(str(config[setting])), setting  # A file may be named 2024.
     weights = config.get("weights")
     if weights is None:
         return None
-    return (packaged_detector() if weights == PACKAGED else Path(weights)), "weights"
+    return (packaged_detector() if weights == PACKAGED else Path(str(weights))), "weights"
+
+
+def name_of_detector(config: DictConfig) -> str:
+    """How a job names the detector that it has scored: its file, or `weights=glyphfeed`."""
+    path = next((config[setting] for setting in ("resume", "checkpoint_path") if config.get(setting) is not None), None)
+    return f"weights={config.weights}" if path is None else str(path)
 
 
 def read_chosen(config: DictConfig) -> StoredDetector | None:

@@ -82,7 +82,7 @@ def _read(config: DictConfig) -> StoredDetector | None:
     teacher = config.get("teacher")
     if teacher is None:
         return None
-    return read_detector(packaged_detector() if teacher == PACKAGED else Path(teacher), "teacher")
+    return read_detector(packaged_detector() if teacher == PACKAGED else Path(str(teacher)), "teacher")
 
 
 def _differences(config: DictConfig, settings: DetectorSettings) -> list[tuple[str, object, object]]:

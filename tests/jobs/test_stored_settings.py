@@ -18,7 +18,7 @@ from ocr.jobs.compose import compose_training
 from ocr.jobs.config_folders import CONFIGS
 from ocr.jobs.predict import predict
 from ocr.jobs.run import run_job
-from ocr.jobs.stored_settings import CommandLine, chosen_file, with_stored_settings
+from ocr.jobs.stored_settings import CommandLine, chosen_file, name_of_detector, read_chosen, with_stored_settings
 from ocr.jobs.train import build_module, trained_module
 from ocr.models.load import load_detector, save_detector
 from ocr.models.settings import CHECKPOINT_KEY
@@ -188,3 +188,15 @@ def test_a_resumed_run_has_its_own_architecture_whatever_weights_it_started_from
     assert (config.model.decoder, config.model.channels) == ("pan", 32)
     assert chosen_file(config) == (file, "resume")
     assert chosen_file(composed("train", "checkpoint_path=a.ckpt", "weights=b.ckpt"))[1] == "checkpoint_path"
+
+
+@pytest.mark.parametrize("setting", ["resume", "checkpoint_path", "weights"])
+def test_a_file_may_be_named_like_a_number(setting):
+    assert chosen_file(composed("train", f"{setting}=2024")) == (Path("2024"), setting)
+    with pytest.raises(ConfigError, match=f"{setting}=2024 is not a file"):
+        read_chosen(composed("train", f"{setting}=2024"))
+
+
+def test_a_detector_is_named_by_its_file_or_as_that_of_the_package():
+    assert name_of_detector(composed("test", "weights=glyphfeed")) == "weights=glyphfeed"
+    assert name_of_detector(composed("test", "weights=glyphfeed", "checkpoint_path=a.ckpt")) == "a.ckpt"
