@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from omegaconf import DictConfig
+
+from ocr.errors import ConfigError
 
 CHOSEN_BY = {"image_path": "annotation_path", "tar_path": None}
 """What names the pages of a split, and its words if they are elsewhere."""
+
+
+def check_annotated(dataset: Any, split: str) -> None:
+    """Raise if the pages of a split have no labels: every score would be 0."""
+    if not dataset.source.annotated:
+        raise ConfigError(
+            f"datasets.{split}_dataset.annotation_path is null: there is nothing to score against. Set it, or predict: "
+            "ocr predict checkpoint_path=... images=FOLDER"
+        )
 
 
 def describe_split(config: DictConfig, pages: int | None) -> str:

@@ -12,22 +12,24 @@ import lightning
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
 from ocr.atomic import replacing
+from ocr.checks import Range
 from ocr.datasets.build import make
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError
 from ocr.evaluation import HmeanIoU
-from ocr.evaluation.boxes import EXACT, BoxesFromMap
+from ocr.evaluation.boxes import BoxesFromMap
 from ocr.evaluation.hmean import TIGHT_IOU
 from ocr.geometry.polygons import Polygons
 from ocr.jobs.run import run_job
-from ocr.jobs.swept_settings import FLAG, refuse_to_replace, write_boxes
+from ocr.jobs.scored_split import check_annotated
+from ocr.jobs.swept_settings import FLAG, boxes_of_file, refuse_to_replace, write_boxes
 from ocr.jobs.train import trained_module
 from ocr.training.module import truth_on_page
 
@@ -49,9 +51,7 @@ class PageMap:
 
 def sweep(config: DictConfig, console: Console) -> dict[str, Setting]:
     """Score every combination of the grid on the validation split, show it, draw it, and write the best."""
-    grid = {name: [_setting(value) for value in config.grid[name]] for name in NAMES}
-    if not all(grid.values()):
-        raise ConfigError(f"grid={grid}: each of {', '.join(NAMES)} needs at least one value")
+    grid = {name: _values(config, name) for name in NAMES}
     refuse_to_replace(config)
     boxes: BoxesFromMap = make(config.boxes, "boxes")
     shape = tuple(len(values) for values in grid.values())
@@ -62,7 +62,8 @@ def sweep(config: DictConfig, console: Console) -> dict[str, Setting]:
     with ThreadPoolExecutor() as threads:
         for cell in track(candidates, "combinations", console=console, transient=True):
             scores[cell] = score(candidates[cell], pages, threads)
-        own = score(boxes, pages, threads)
+        own_boxes = boxes_of_file(config)
+        own = None if own_boxes is None else dict(zip(SHOWN, score(own_boxes, pages, threads), strict=True))
     # By both H-means: a gain of a thousandth at IoU 0.5 is not worth boxes that are too large or too small.
     best_cell = tuple(map(int, np.unravel_index(int(scores.mean(axis=-1).argmax()), shape)))
     best = _chosen(grid, best_cell)
@@ -73,7 +74,7 @@ def sweep(config: DictConfig, console: Console) -> dict[str, Setting]:
     write_best(out / "boxes.yaml", best, best_scores)
     console.print(Text(f"drawn: {out / 'sweep.png'}\nwritten: {out / 'boxes.yaml'}"))
     given = " ".join(f"boxes.{name}={_text(value)}" for name, value in best.items())
-    written = write_boxes(config, candidates[best_cell], best_scores, dict(zip(SHOWN, own, strict=True)))
+    written = write_boxes(config, candidates[best_cell], best_scores, own)
     console.print(Text(written or f"use them: {given}"), soft_wrap=True)
     return best | best_scores
 
@@ -82,8 +83,12 @@ def _chosen(grid: Grid, cell: tuple[int, ...]) -> dict[str, Any]:
     return {name: grid[name][index] for name, index in zip(NAMES, cell, strict=True)}
 
 
-def _setting(value: Any) -> Setting:
-    return EXACT if value == EXACT else float(value)
+def _values(config: DictConfig, name: str) -> list[Setting]:
+    values = OmegaConf.select(config, f"grid.{name}")
+    if not OmegaConf.is_list(values) or not values:
+        raise ConfigError(f"grid.{name}={values} needs at least one value, in a list: grid.{name}=[0.3,0.5]")
+    # What is no number, the boxes themselves accept or refuse.
+    return [float(value) if value in Range() else value for value in values]
 
 
 def _text(value: Setting) -> str:
@@ -92,12 +97,14 @@ def _text(value: Setting) -> str:
 
 def predict_maps(config: DictConfig, console: Console) -> list[PageMap]:
     """The model's maps of the validation split."""
+    data = OCRDataModule(config)
+    check_annotated(data.dataset("val"), "val")
     module = trained_module(config).eval()
     fabric = lightning.Fabric(accelerator=config.trainer.accelerator, devices=1, precision=config.trainer.precision)
     model = fabric.setup_module(module.model)
     pages: list[PageMap] = []
     with torch.inference_mode():
-        for batch in track(OCRDataModule(config).loader("val"), "maps", console=console, transient=True):
+        for batch in track(data.loader("val"), "maps", console=console, transient=True):
             if batch is None:
                 continue
             images = module.normalization.on_device(batch["images"], fabric.device)

@@ -11,7 +11,7 @@ from ocr.datasets.build import make
 from ocr.errors import ConfigError
 from ocr.evaluation.boxes import BoxesFromMap
 from ocr.jobs.detector_settings import settings_of
-from ocr.jobs.stored_settings import chosen_file
+from ocr.jobs.stored_settings import chosen_file, read_chosen
 from ocr.models.load import read_detector, write_settings
 from ocr.models.packaged import PACKAGED
 from ocr.models.settings import PARTS, DetectorSettings
@@ -33,17 +33,26 @@ def refuse_to_replace(config: DictConfig) -> None:
         raise ConfigError(f"{FLAG}: {original} exists, and would be replaced. Move it, or sweep without {FLAG}")
 
 
-def write_boxes(config: DictConfig, boxes: BoxesFromMap, scores: dict[str, float], own: dict[str, float]) -> str | None:
+def boxes_of_file(config: DictConfig) -> BoxesFromMap | None:
+    """The boxes that the detector file has, whatever the command line says; None if it is older than its settings."""
+    stored = read_chosen(config)
+    return None if stored is None or stored.settings is None else stored.settings.build("boxes", BoxesFromMap)
+
+
+def write_boxes(
+    config: DictConfig, boxes: BoxesFromMap, scores: dict[str, float], own: dict[str, float] | None
+) -> str | None:
     """Write what was scored into the detector file; returns one line about it, or None if the file cannot carry it.
 
-    Nothing is written if the boxes that the file has are as good. Everything else in the file stays as it is. Settings
-    of the command line that changed the maps are written too: the boxes are the best for them.
+    `own` are the scores of the boxes that the file has: if they are as good, nothing is written. Everything else in
+    the file stays as it is. Settings of the command line that changed the maps are written too: the boxes are the best
+    for them.
     """
     chosen = chosen_file(config)
     if chosen is None or chosen[0] == PACKAGED:
         return None
     path, setting = chosen
-    if sum(scores.values()) <= sum(own.values()):
+    if own is not None and sum(scores.values()) <= sum(own.values()):
         return f"{path} stays as it is: its own boxes have H-means of {own['hmean']:.4f} and {own['hmean_70']:.4f}"
     stored = read_detector(path, setting)
     architecture = stored.architecture or make(config.model, "model").architecture
