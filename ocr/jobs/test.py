@@ -12,10 +12,10 @@ from rich.text import Text
 
 from ocr.datasets.data_module import OCRDataModule
 from ocr.datasets.page_dataset import PageDataset
-from ocr.errors import ConfigError
 from ocr.jobs.run import run_job
-from ocr.jobs.scored_split import describe_split
-from ocr.jobs.train import build_trainer, trained_module
+from ocr.jobs.scored_split import check_annotated, describe_split
+from ocr.jobs.stored_settings import name_of_detector
+from ocr.jobs.train import build_trainer, lightning_errors, trained_module
 from ocr.training.callbacks.data_report import describe
 
 ROWS = {
@@ -29,27 +29,20 @@ def test(config: DictConfig, console: Console) -> dict[str, float]:
     """Score a checkpoint on `datasets.test_dataset`."""
     module = trained_module(config)
     data = OCRDataModule(config)
-    if not data.dataset("test").source.annotated:
-        raise ConfigError(
-            "datasets.test_dataset.annotation_path is null: there is nothing to score against. Set it, or predict: "
-            "ocr predict checkpoint_path=... images=FOLDER"
-        )
+    check_annotated(data.dataset("test"), "test")
     trainer = build_trainer(config, training=False)
     if trainer.is_global_zero:
         dataset = data.dataset("test")
         pages = len(dataset) if isinstance(dataset, PageDataset) else None
         console.print(Text(describe_split(config, pages)), soft_wrap=True)
-    trainer.test(module, datamodule=data, verbose=False)
+    with lightning_errors(trainer):
+        trainer.test(module, datamodule=data, verbose=False)
     scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
     if trainer.is_global_zero:
-        console.print(score_table(f"{_model(config)} on {data.dataset('test').source.location}", scores))
+        console.print(score_table(f"{name_of_detector(config)} on {data.dataset('test').source.location}", scores))
         dataset = data.dataset("test")
         console.print(Text(describe(dataset, dataset.ledger.totals())), soft_wrap=True)
     return scores
-
-
-def _model(config: DictConfig) -> str:
-    return str(config.checkpoint_path or f"weights={config.weights}")
 
 
 def score_table(title: str, scores: Mapping[str, float]) -> Table:

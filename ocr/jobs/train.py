@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import lightning
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.markup import escape
@@ -21,6 +24,7 @@ from ocr.jobs.run import run_job
 from ocr.jobs.stored_settings import read_chosen
 from ocr.jobs.teacher import build_distillation
 from ocr.models.detector import TextDetector
+from ocr.models.load import SAFETENSORS
 from ocr.training.module import OCRPLModule
 
 
@@ -32,6 +36,7 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
             "compile_model=true and model.checkpoint_gradients=true: torch.compile itself chooses what backward "
             "computes again. Set one of them to false"
         )
+    resume = _checkpoint_to_resume(config)
     stored = read_chosen(config)
     data = OCRDataModule(config)
     data.dataset("train"), data.dataset("val")
@@ -50,12 +55,39 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
             module.distillation.teacher.model.compile()
     console.print(f"[bold]{escape(config.model.encoder)}[/] {escape(module.model.extra_repr())}", highlight=False)
     trainer = build_trainer(config)
-    trainer.fit(module, datamodule=data, ckpt_path=config.resume, weights_only=True)
+    with lightning_errors(trainer):
+        trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
     if trainer.is_global_zero:
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint) and callback.best_model_path:
                 console.print(Text(f"{Path(callback.best_model_path).stem}: {callback.best_model_path}"))
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def _checkpoint_to_resume(config: DictConfig) -> str | None:
+    if config.resume is None:
+        return None
+    path = str(config.resume)
+    if path.endswith(SAFETENSORS):
+        raise ConfigError(
+            f"resume={path} has weights, but no run to continue: that takes a checkpoint (.ckpt). To start a new run "
+            f"from these weights: weights={path}"
+        )
+    return path
+
+
+@contextmanager
+def lightning_errors(trainer: lightning.Trainer) -> Iterator[None]:
+    """An interrupt and a setting that Lightning refuses end as those of every other command do."""
+    try:
+        yield
+    except SystemExit as end:
+        # Lightning catches the interrupt, lets callbacks save, and exits with status 1.
+        if not trainer.interrupted:
+            raise
+        raise KeyboardInterrupt from end
+    except MisconfigurationException as error:
+        raise ConfigError(f"trainer or callbacks: {error}") from error
 
 
 def build_module(config: DictConfig) -> OCRPLModule:

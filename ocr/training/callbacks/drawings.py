@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ocr.checks import check_integer
 from ocr.evaluation.drawing import draw_page, write_picture
 from ocr.geometry.polygons import Polygons
 
@@ -18,6 +19,8 @@ class DrawPredictions(lightning.Callback):
     """Write `epoch_<n>.jpg`: annotation in green, detections in red, next to the probability map."""
 
     def __init__(self, folder: str | Path, pages: int = 4, every_epochs: int = 1) -> None:
+        check_integer("callbacks.drawings.pages", pages, minimum=1)
+        check_integer("callbacks.drawings.every_epochs", every_epochs, minimum=1)
         self.folder = Path(folder)
         self.pages, self.every_epochs = pages, every_epochs
 

@@ -1,0 +1,56 @@
+"""How a training ends that was interrupted, or that was given what Lightning refuses."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+from hydra import compose, initialize_config_dir
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.demos.boring_classes import BoringModel
+from rich.console import Console
+
+from ocr.errors import ConfigError
+from ocr.jobs.config_folders import CONFIGS
+from ocr.jobs.train import lightning_errors, train
+from ocr.training.callbacks.drawings import DrawPredictions
+
+
+class Interrupted(lightning.Callback):
+    def on_train_batch_end(self, *_: Any) -> None:
+        raise KeyboardInterrupt
+
+
+def fit(folder: Path, *callbacks: lightning.Callback) -> None:
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    trainer = lightning.Trainer(max_epochs=1, default_root_dir=folder, callbacks=list(callbacks), **quiet)
+    with lightning_errors(trainer):
+        trainer.fit(BoringModel())
+
+
+def test_an_interrupt_of_the_training_is_one_of_the_command(tmp_path):
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            fit(tmp_path, Interrupted())
+    finally:
+        signal.signal(signal.SIGINT, handler)  # Lightning ignores all that follow.
+
+
+def test_what_lightning_refuses_is_an_error_of_the_config(tmp_path):
+    with pytest.raises(ConfigError, match=r"trainer or callbacks: .*monitor='nowhere'"):
+        fit(tmp_path, ModelCheckpoint(tmp_path, monitor="nowhere"))
+
+
+def test_a_run_is_not_resumed_from_weights_alone():
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        config = compose("train", ["resume=best.safetensors"])
+    with pytest.raises(ConfigError, match=r"resume=best\.safetensors has weights.*weights=best\.safetensors"):
+        train(config, Console(quiet=True))
+
+
+@pytest.mark.parametrize("wrong", [{"pages": 0}, {"pages": "4"}, {"every_epochs": 0}, {"every_epochs": None}])
+def test_drawings_of_no_pages_or_at_no_time_are_refused(wrong):
+    with pytest.raises(ConfigError, match=rf"callbacks\.drawings\.{next(iter(wrong))}=.* must be an integer >= 1"):
+        DrawPredictions("drawings", **wrong)
