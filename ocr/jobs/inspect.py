@@ -31,7 +31,8 @@ from ocr.inspect.result import PageResult, judge
 from ocr.inspect.screen import show
 from ocr.inspect.tables import write_comparison, write_tables
 from ocr.jobs.run import config_for, quoted_override, run_job
-from ocr.jobs.scored_split import describe_split
+from ocr.jobs.scored_split import check_annotated, describe_split
+from ocr.jobs.stored_settings import name_of_detector
 from ocr.jobs.train import trained_module
 from ocr.pipeline.targets import Targets
 from ocr.training.callbacks.data_report import describe
@@ -47,10 +48,10 @@ WAITING = 8
 def inspect(config: DictConfig, console: Console) -> Inspection:
     """Inspect a checkpoint on `datasets.test_dataset`, show what was found, and write it into `out`."""
     check_integer("picture_side", config.picture_side, minimum=64)
-    out = Path(config.out)
+    out = Path(str(config.out))  # A folder may be named 2024.
     (inspection, pictures), comparison = inspect_pages(config, console), None
     if config.compare is not None:
-        before, (inspection, pictures) = inspection, inspect_pages(config_for(config.compare, console), console)
+        before, (inspection, pictures) = inspection, inspect_pages(config_for(str(config.compare), console), console)
         comparison = Comparison(before, inspection)
     show(inspection, console)
     written = write_tables(inspection, out)
@@ -70,11 +71,7 @@ def inspect_pages(config: DictConfig, console: Console) -> tuple[Inspection, dic
     module = trained_module(config).eval()
     data = OCRDataModule(config)
     dataset = data.dataset("test")
-    if not dataset.source.annotated:
-        raise ConfigError(
-            "datasets.test_dataset.annotation_path is null: there is nothing to judge by. Set it, or predict: "
-            "ocr predict checkpoint_path=... images=FOLDER"
-        )
+    check_annotated(dataset, "test")
     console.print(
         Text(describe_split(config, len(dataset) if isinstance(dataset, PageDataset) else None)), soft_wrap=True
     )
@@ -89,7 +86,7 @@ def inspect_pages(config: DictConfig, console: Console) -> tuple[Inspection, dic
     size = module.settings.page_size if module.settings is not None else None
     pages = [result for result, _ in results]
     pictures = {result.name: picture for result, picture in results if picture is not None}
-    names = str(config.checkpoint_path), str(dataset.source.location)
+    names = name_of_detector(config), str(dataset.source.location)
     return Inspection(*names, pages, module.boxes, size), pictures
 
 
