@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.markup import escape
