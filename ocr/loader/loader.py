@@ -19,6 +19,7 @@ from ocr.loader.process_engine import ProcessEngine
 from ocr.loader.protocol import (
     HasEpochs,
     HasPageShapes,
+    ItemDataset,
     LoadableDataset,
     MayPad,
     Pages,
@@ -152,6 +153,8 @@ class Loader:
         differently, so some would be lost and others repeated.
         """
         here = self._batch_of_all_ranks
+        for name in ("epoch", "batches"):
+            check_integer(f"{name} of the state", state.get(name))
         saved = {name: state.get(name, here[name]) for name in here}
         done = state["batches"]
         if done and saved != here:
@@ -227,6 +230,16 @@ def _check_settings(
     check_choice("data.engine", engine, ENGINES)
     check_integer("data.num_workers", num_workers)
     check_integer("data.batches_ahead", batches_ahead, 1)
+    if not isinstance(dataset, ItemDataset | StreamedPages):
+        raise ConfigError(
+            f"Loader of {type(dataset).__name__}: a dataset must have __len__ and __getitem__. Leave a stream to "
+            "torch's DataLoader"
+        )
+    if own := [name for name in settings if name in ("sampler", "batch_sampler")]:
+        raise ConfigError(
+            f"{own[0]}: the order of a Loader is a function of (seed, epoch). Leave it out, and give the samples that "
+            "you want: torch.utils.data.Subset(dataset, indices)"
+        )
     if engine == "threads" and settings:
         raise ConfigError(
             f"{', '.join(settings)}: a setting of torch's DataLoader. Leave it out, or set data.engine=processes"

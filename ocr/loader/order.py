@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ocr.checks import check_integer
 from ocr.errors import ConfigError
 
 ORDERS = ("shuffle", "blocks")
@@ -126,8 +127,12 @@ class RankBatches:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if batch_size < 1:
-            raise ConfigError(f"batch_size={batch_size} must be an integer >= 1")
+        check_integer("batch_size", batch_size, 1)
+        check_integer("seed", seed)
+        check_integer("world_size", world_size, 1)
+        check_integer("rank", rank)
+        if rank >= world_size:
+            raise ConfigError(f"rank={rank} must be an integer < world_size={world_size}: ranks count from 0")
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self.epoch = self.first_batch = 0
@@ -140,6 +145,7 @@ class RankBatches:
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch of the next pass; an epoch that is being resumed keeps its position."""
+        check_integer("epoch", epoch)
         if epoch != self.epoch:
             self.epoch, self.first_batch = epoch, 0
         # Lightning names the epoch of a stream after it has fetched the first batch.
@@ -168,6 +174,8 @@ class RankBatches:
 
     def too_few(self, count: int) -> ConfigError:
         """The error for fewer pages than the ranks need."""
+        if not count:
+            return ConfigError("the dataset has no pages or items: give one that has some")
         cure = "set drop_last=false, or lower batch_size" if self.drop_last else "use fewer devices"
         batch = f"a batch of {self.batch_size} on each of {self.world_size} devices"
         return ConfigError(f"{count} pages do not fill {batch}: {cure}")

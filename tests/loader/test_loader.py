@@ -161,6 +161,13 @@ def test_any_dataset_of_items_can_be_loaded(synthetic):
         ({"num_workers": -1}, "data.num_workers=-1 must be an integer >= 0"),
         ({"batches_ahead": 0}, "data.batches_ahead=0 must be an integer >= 1"),
         ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": "4"}, "batch_size='4' must be an integer >= 1"),
+        ({"rank": 2, "world_size": 2}, "rank=2 must be an integer < world_size=2"),
+        ({"rank": -1, "world_size": 2}, "rank=-1 must be an integer >= 0"),
+        ({"world_size": 0}, "world_size=0 must be an integer >= 1"),
+        ({"seed": -1}, "seed=-1 must be an integer >= 0"),
+        ({"sampler": [1]}, "sampler: .*Subset"),
+        ({"engine": "processes", "batch_sampler": [[1]]}, "batch_sampler: .*Subset"),
         ({"pin_memory": True}, "pin_memory: .*data.engine=processes"),
         ({"prefetch_factor": 0}, "data.batches_ahead=0 must be an integer >= 1"),
     ],
@@ -169,6 +176,22 @@ def test_any_dataset_of_items_can_be_loaded(synthetic):
 def test_settings_that_cannot_work_are_refused(synthetic, settings, complaint):
     with pytest.raises(ConfigError, match=complaint):
         Loader(open_split(synthetic, "val"), **settings)
+
+
+def test_a_dataset_that_has_no_items_or_cannot_be_indexed_is_refused():
+    with pytest.raises(ConfigError, match="has no pages or items"):
+        Loader([])
+    with pytest.raises(ConfigError, match="Loader of generator: .*__len__ and __getitem__"):
+        Loader(item for item in "ab")
+
+
+@pytest.mark.parametrize("state", [{"epoch": 1}, {"epoch": 1, "batches": -2}, {"epoch": None, "batches": 0}])
+def test_a_state_that_no_loader_has_is_refused(state):
+    loader = Loader([1, 2, 3], 1, collate_fn=list)
+    with pytest.raises(ConfigError, match="of the state=.* must be an integer >= 0"):
+        loader.load_state_dict(state)
+    with pytest.raises(ConfigError, match="epoch=-1"):
+        loader.set_epoch(-1)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
