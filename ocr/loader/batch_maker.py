@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
-from ocr.errors import DataError
+import torch
+
+from ocr.errors import ConfigError, DataError
 from ocr.loader.buffers import BatchBuffer, BufferPool
 from ocr.loader.protocol import CachedBatch, IndexedPages, ItemDataset, LoadableDataset, MayPad, Pages
 from ocr.pipeline.batch import Batch, Item, Slot, collate, in_shape, lists, same_maps
@@ -237,6 +239,12 @@ class OwnCollate:
         self.targets = dataset.targets if isinstance(dataset, Pages) else Targets()
 
     def __call__(self, items: list[Item | None]) -> Batch | None:
+        for item in items:
+            if item is not None and not (isinstance(item, dict) and isinstance(item.get("image"), torch.Tensor)):
+                raise ConfigError(
+                    f"an item is {type(item).__name__}, not a page with an image: give the function that makes a batch "
+                    "of items, such as collate_fn=torch.utils.data.default_collate"
+                )
         return collate(items, self.targets)
 
 

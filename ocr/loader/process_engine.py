@@ -74,7 +74,11 @@ class _ItemsOfEpochs:
     def __getitem__(self, key: Key) -> Item | None:
         epoch, index, shape = key
         if not isinstance(self.dataset, Pages):
-            return self.dataset[index]
+            try:
+                return self.dataset[index]
+            except StopIteration as error:
+                # To torch's DataLoader this would be the end of the epoch.
+                raise RuntimeError(f"item {index} of the dataset raised StopIteration") from error
         return in_shape(self.dataset.item(index, epoch), shape)
 
 

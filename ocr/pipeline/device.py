@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from ocr.pipeline.normalize import Normalize as Normalize
 
-ARRIVED = "arrived"
+ARRIVED, WHOLE = "arrived", "whole batch"
+"""Names of what is added to a batch on its way, and of a batch that is no dict."""
 
 
 class Arrival:
@@ -19,7 +21,7 @@ class Arrival:
         self.normalize, self.device = normalize, torch.device(device)
         self._streams: dict[int, torch.cuda.Stream] = {}
 
-    def bring(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def bring(self, batch: Any) -> Any:
         """Called ahead of time, in a thread of the loader: copies run on their own stream."""
         if self.device.type != "cuda":
             return self._move(batch)
@@ -27,25 +29,39 @@ class Arrival:
             stream = self._streams.setdefault(threading.get_ident(), torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
             with torch.cuda.stream(stream):
                 moved = self._move(batch)
-            return moved | {ARRIVED: stream.record_event()}
+            return (moved if isinstance(moved, dict) else {WHOLE: moved}) | {ARRIVED: stream.record_event()}
 
-    def receive(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def receive(self, batch: Any) -> Any:
         """Called by the consumer: its own stream waits for the copies, the host does not."""
-        event = batch.pop(ARRIVED, None)
-        if event is not None:
-            current = torch.cuda.current_stream(self.device)
-            current.wait_event(event)
-            for value in batch.values():
-                if isinstance(value, torch.Tensor):
-                    value.record_stream(current)
-        return batch
+        event = batch.pop(ARRIVED, None) if isinstance(batch, dict) else None
+        if event is None:
+            return batch
+        current = torch.cuda.current_stream(self.device)
+        current.wait_event(event)
+        with_tensors(batch, lambda tensor: tensor.record_stream(current))
+        return batch.get(WHOLE, batch)
 
-    def _move(self, batch: dict[str, Any]) -> dict[str, Any]:
-        moved = {
-            name: value.to(self.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
-            for name, value in batch.items()
-        }
+    def _move(self, batch: Any) -> Any:
+        moved = with_tensors(batch, lambda tensor: tensor.to(self.device, non_blocking=True))
         return moved | {"images": self.normalize.on_device(moved["images"])} if self.normalize else moved
+
+
+def with_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """The same dicts, lists and tuples with other tensors in them.
+
+    >>> with_tensors({"a": [torch.ones(1), "b"]}, lambda tensor: tensor + 1)
+    {'a': [tensor([2.]), 'b']}
+    """
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {name: with_tensors(each, change) for name, each in value.items()}
+    if isinstance(value, list):
+        return [with_tensors(each, change) for each in value]
+    if isinstance(value, tuple):
+        changed = tuple(with_tensors(each, change) for each in value)
+        return type(value)(*changed) if hasattr(value, "_fields") else changed
+    return value
 
 
 class HostCopy:

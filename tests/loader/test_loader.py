@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -181,14 +181,48 @@ def test_settings_that_cannot_work_are_refused(synthetic, settings, complaint):
 def test_a_dataset_that_has_no_items_or_cannot_be_indexed_is_refused():
     with pytest.raises(ConfigError, match="has no pages or items"):
         Loader([])
-    with pytest.raises(ConfigError, match="Loader of generator: .*__len__ and __getitem__"):
+    with pytest.raises(ConfigError, match=r"Loader of generator: .*__len__ and __getitem__"):
         Loader(item for item in "ab")
+
+
+class Pair(NamedTuple):
+    one: torch.Tensor
+    other: list[Any]
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_batches_of_any_form_arrive_on_the_device(engine):
+    made = Loader([1, 2, 3], 2, 1, engine, device="meta", collate_fn=as_pair)
+    for batch in made:
+        assert isinstance(batch, Pair)
+        assert [batch.one.device.type, batch.other[0]["deep"].device.type, batch.other[1]] == ["meta", "meta", "word"]
+
+
+def as_pair(items: list[Any]) -> Any:
+    return Pair(torch.tensor(items), [{"deep": torch.tensor(items)}, "word"])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_items_that_are_no_pages_need_a_collate_function(workers):
+    with pytest.raises(ConfigError, match=r"an item is tuple, not a page.*default_collate"):
+        list(Loader([(1, 2)], 1, workers))
+
+
+class Ends(list[int]):
+    def __getitem__(self, index: Any) -> Any:
+        raise StopIteration
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_an_item_cannot_end_the_epoch_unseen(engine):
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        list(Loader(Ends([1, 2]), 1, 0, engine, collate_fn=list))
 
 
 @pytest.mark.parametrize("state", [{"epoch": 1}, {"epoch": 1, "batches": -2}, {"epoch": None, "batches": 0}])
 def test_a_state_that_no_loader_has_is_refused(state):
     loader = Loader([1, 2, 3], 1, collate_fn=list)
-    with pytest.raises(ConfigError, match="of the state=.* must be an integer >= 0"):
+    with pytest.raises(ConfigError, match=r"of the state=.* must be an integer >= 0"):
         loader.load_state_dict(state)
     with pytest.raises(ConfigError, match="epoch=-1"):
         loader.set_epoch(-1)

@@ -56,4 +56,5 @@ def _bring(loader: Loader, position: int, dataset: PageDataset, device: torch.de
     if batch is None:
         raise DataError(f"no page of a batch of {dataset.source.location} can be read. Find out why: ocr doctor")
     arrival = Arrival(dataset.transform.normalization, device)
-    return arrival.receive(arrival.bring(batch))
+    received: Batch = arrival.receive(arrival.bring(batch))
+    return received
