@@ -48,15 +48,9 @@ def unpack_item(record: Record) -> Any:
 
 
 def _take_apart(value: object, parts: list[NDArray[np.uint8]], where: str) -> list[Any]:
-    if isinstance(value, torch.Tensor) and value.device.type == "cpu" and str(value.dtype)[6:] in _TENSORS:
-        # Bytes of any type, also of those that numpy does not have.
-        data = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
-        return ["tensor", str(value.dtype)[6:], list(value.shape), *_placed(data, parts)]
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _KINDS:
-        kind = "array" if isinstance(value, np.ndarray) else "number"
-        # Zero dimensions get lost in ascontiguousarray.
-        data = np.frombuffer(value.tobytes(), np.uint8)
-        return [kind, value.dtype.str, list(value.shape), *_placed(data, parts)]
+    if (numbers := _numbers(value)) is not None:
+        described, data = numbers
+        return [*described, *_placed(data, parts)]
     if type(value) is bytes:
         return ["bytes", *_placed(np.frombuffer(value, np.uint8), parts)]
     if type(value) in (list, tuple):
@@ -66,10 +60,34 @@ def _take_apart(value: object, parts: list[NDArray[np.uint8]], where: str) -> li
         return ["dict", *([key, _take_apart(item, parts, f"{where}[{key!r}]")] for key, item in value.items())]
     if type(value) in _PLAIN:
         return ["plain", value]
+    about = f" of {value.dtype}" if isinstance(value, torch.Tensor | np.ndarray) else ""
     raise ConfigError(
-        f"{where} is {type(value).__name__}: a cache keeps arrays of numbers, tensors on the CPU, and plain values "
-        "(None, bool, int, float, str, bytes, list, tuple, dict). Let the transform of the dataset make one of them"
+        f"{where} is {type(value).__name__}{about}: a cache keeps arrays of numbers, dense tensors of real numbers on "
+        "the CPU, and plain values (None, bool, int, float, str, bytes, list, tuple, dict). Let the transform of the "
+        "dataset make one of them"
     )
+
+
+def _numbers(value: object) -> tuple[list[Any], NDArray[np.uint8]] | None:
+    """Kind, type and shape of an array or tensor, and its bytes; None for anything else.
+
+    Classes derived from them hold more than numbers, such as a mask or the format of boxes, which would be lost.
+    """
+    if isinstance(value, torch.Tensor):
+        name, is_dense = str(value.dtype)[6:], value.layout == torch.strided and value.device.type == "cpu"
+        if name not in _TENSORS or not is_dense or type(value) not in (torch.Tensor, torch.nn.Parameter):
+            return None
+        # Bytes of any type, also of those that numpy does not have.
+        data = value.detach().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return ["tensor", name, list(value.shape)], data
+    if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in _KINDS:
+        return None
+    is_array = isinstance(value, np.ndarray)
+    if is_array and type(value) not in (np.ndarray, np.memmap):
+        return None
+    # Zero dimensions get lost in ascontiguousarray.
+    data = np.frombuffer(value.tobytes(), np.uint8)
+    return ["array" if is_array else "number", value.dtype.str, list(value.shape)], data
 
 
 def _placed(data: NDArray[np.uint8], parts: list[NDArray[np.uint8]]) -> tuple[int, int]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import reprlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from ocr.cache.cache import Cache
 from ocr.cache.item_format import ItemRecord, pack_item, unpack_item
-from ocr.checks import check_integer
 from ocr.errors import ConfigError, DataError
 from ocr.pipeline.cut import Cut
 from ocr.pipeline.fingerprint import digest
@@ -45,7 +48,7 @@ def cached(
     """A dataset with the same items, which makes each of them once per machine.
 
     `key(index)` says what an item is made of: the path of its file (a `Path`: the file is looked at, and an edited one
-    made again), a text or number that identifies it, or a tuple of these, such as a path and a label. All else that an
+    made again), a text or integer that identifies it, or a tuple of these, such as a path and a label. All else that an
     item depends on is the code and the attributes of the dataset: if they change, items are made again. Attributes
     that only list the items, and so grow with them, are left out by their names in `listed`.
 
@@ -87,10 +90,11 @@ class CachedItems:
         return len(self._source)
 
     def __getitem__(self, index: int) -> Any:
-        check_integer("index", index, -len(self))
-        if index >= len(self):
-            raise IndexError(f"index {index} of {len(self)} items")
-        sample = self.cache.sample(index % len(self))
+        # Samplers give numbers of NumPy and torch, too; the dataset gets one of Python, whoever asks first.
+        position = operator.index(index)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"index {position} of {len(self)} items")
+        sample = self.cache.sample(position % len(self))
         return unpack_item(Record({"image": sample.image}, sample.encoded))
 
     def set_epoch(self, epoch: int) -> None:
@@ -107,6 +111,8 @@ class CachedItems:
 
 class _ItemCache(Cache):
     """A sample holds the bytes of an item as its image, and the skeleton as what was encoded."""
+
+    unit = "item"
 
     def _pack(self, sample: Sample) -> Record:
         return ItemRecord({"image": sample.image}, sample.encoded)
@@ -125,18 +131,27 @@ class _Making:
 
     @classmethod
     def of(cls, dataset: Items, listed: Collection[str]) -> _Making:
-        try:
-            attributes = vars(dataset)
-        except TypeError:  # A list, or a class with slots only.
-            attributes = {}
-        if unknown := [name for name in listed if name not in attributes]:
+        attributes = _state(dataset)
+        if unknown := [name for name in listed if name not in attributes and not hasattr(dataset, name)]:
             raise ConfigError(
                 f"listed={unknown[0]!r}: {type(dataset).__name__} has no such attribute; it has {', '.join(attributes)}"
             )
         return cls(type(dataset), {name: value for name, value in attributes.items() if name not in listed})
 
     def __repr__(self) -> str:
-        return self.kind.__qualname__
+        # A cache of other settings is no older version of the same. Their values may be secret, and people read this.
+        settings = digest(*(f"{name}={reprlib.repr(value)}" for name, value in self.attributes.items()))
+        return f"{self.kind.__qualname__}, settings {settings[:8]}"
+
+
+def _state(dataset: Items) -> dict[str, Any]:
+    """The attributes that count: those that the dataset itself would pickle, and the items of a list."""
+    parts = getattr(type(dataset), "fingerprint_parts", None)
+    state: Any = parts(dataset) if parts is not None else dataset.__getstate__()
+    if parts is None and isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict):
+        state = (state[0] or {}) | state[1]  # Attributes, and those in slots.
+    found = {} if state is None else state if isinstance(state, dict) else {"state": state}
+    return found | ({"items": list(dataset)} if isinstance(dataset, list | tuple) else {})
 
 
 class KeyedItems:
@@ -153,7 +168,8 @@ class KeyedItems:
             name, path = _read_key(key(index))
             names.append(name)
             paths.append(path)
-        return cls(f"{type(dataset).__qualname__} ({len(names)} items)", names, paths)
+        # Datasets of one class and length are told apart by their first item.
+        return cls(f"{type(dataset).__qualname__} ({len(names)} items, the first: {names[0][:200]})", names, paths)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -185,9 +201,12 @@ class KeyedItems:
 
 def _read_key(key: Key) -> tuple[str, str | None]:
     """The name of an item, and the path of its file."""
-    parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
+    given: Sequence[Any] = key if isinstance(key, tuple) else (key,)
+    parts = [int(part) if isinstance(part, np.integer) else part for part in given]
     files = [os.fspath(part) for part in parts if isinstance(part, os.PathLike)]
     if not parts or len(files) > 1 or not all(isinstance(part, str | int | os.PathLike) for part in parts):
-        raise ConfigError(f"key gives {key!r}: it must be a text, a number or a Path, or a tuple with at most one Path")
+        raise ConfigError(
+            f"key gives {key!r}: it must be a text, an integer or a Path, or a tuple with at most one Path"
+        )
     name = repr(tuple(os.fspath(part) if isinstance(part, os.PathLike) else part for part in parts))
     return name, files[0] if files else None

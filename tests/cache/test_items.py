@@ -1,6 +1,7 @@
 """cached: items of any dataset are those without a cache, made once, and again when what they are made of changed."""
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,75 @@ def test_what_cannot_be_cached_is_refused_with_the_cure(tmp_path):
     with pytest.raises(ConfigError, match=r"listed='samples'.*it has value, noise"):
         cached(Numbers(), str, listed=["samples"], folder=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_tensors_and_arrays_that_hold_more_than_numbers_are_not_kept_as_plain_ones():
+    class Boxes(torch.Tensor):
+        pass
+
+    for value in (
+        np.ma.masked_array([1, 2], [False, True]),
+        torch.ones(2).as_subclass(Boxes),
+        torch.eye(2).to_sparse(),
+        torch.ones(2, dtype=torch.complex64),
+    ):
+        with pytest.raises(ConfigError, match=f"the item is {type(value).__name__} of "):
+            pack_item(value)
+    assert torch.equal(unpack_item(pack_item(torch.ones(2, dtype=torch.complex64).conj().imag)), torch.zeros(2))
+
+
+class Locked(Numbers):
+    """Holds what two runs cannot compare, and leaves it out where it is pickled."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "lock"}
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        return self.value
+
+
+def test_what_a_dataset_would_pickle_is_what_its_items_depend_on(tmp_path):
+    assert cached(Locked(1), str, listed=["lock"], folder=tmp_path)[0] == 1
+    for make in (Locked, Slotted, lambda value: [value]):
+        assert [cached(make(value), str, folder=tmp_path / "made")[0] for value in (1, 2, 1)] == [1, 2, 1]
+    assert len([path for path in (tmp_path / "made").iterdir() if path.is_dir()]) == 6
+
+
+def test_any_kind_of_integer_is_an_index_and_a_key(tmp_path):
+    class Indices(Numbers):
+        def __getitem__(self, index: int) -> int:
+            return index
+
+    items = cached(Indices(), np.int64, folder=tmp_path)
+    found = [items[index] for index in (np.int64(1), torch.tensor(2), -1)]
+    assert [(type(item), item) for item in found] == [(int, 1), (int, 2), (int, 2)]
+    for index in (3, -4):
+        with pytest.raises(IndexError, match=f"index {index} of 3 items"):
+            items[index]
+
+
+def test_a_dataset_with_a_sparse_tensor_is_known_by_its_numbers(tmp_path):
+    for scale in (1, 2):
+        dataset = Numbers(scale)
+        dataset.weights = (scale * torch.eye(2)).to_sparse()  # type: ignore[attr-defined]
+        assert cached(dataset, str, folder=tmp_path)[0] == scale
+    dataset.weights = torch.Generator()  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"weights.*draws at random"):
+        cached(dataset, str, folder=tmp_path)
 
 
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()

@@ -34,15 +34,21 @@ def array_parts(value: Any) -> tuple[str | bytes, ...] | None:
         array = np.asarray(value)
         return None if array.dtype.hasobject else (repr(array.dtype), str(array.shape), array.tobytes())
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
+    # Sparse and quantised tensors have parts, and one without memory has no bytes: they count as they are pickled.
+    if torch is not None and isinstance(value, torch.Tensor) and _has_bytes(value):
         flat = value.detach().cpu().contiguous().reshape(-1)
         return str(value.dtype), str(tuple(value.shape)), flat.view(torch.uint8).numpy().tobytes()
     return None
 
 
+def _has_bytes(tensor: Any) -> bool:
+    return str(tensor.layout) == "torch.strided" and not (tensor.is_meta or tensor.is_quantized)
+
+
 def state_of(value: Any, where: str) -> tuple[Any, ...] | str:
     """What would make an equal object: a function, its arguments and a state; or the name of a global object."""
-    if isinstance(value, _RANDOM):
+    torch = sys.modules.get("torch")
+    if isinstance(value, _RANDOM) or (torch is not None and isinstance(value, torch.Generator)):
         refuse(where, value, "it draws at random. Make the stage a RandomStage, which is given a generator")
     if isinstance(value, struct.Struct):
         return struct.Struct, (value.format,)
