@@ -58,6 +58,9 @@ class Remembered(NamedTuple):
 class Cache:
     """The samples of one dataset at its cut."""
 
+    unit = "page"
+    """What a sample is to people."""
+
     def __init__(
         self,
         source: Origin,
@@ -74,8 +77,8 @@ class Cache:
         codec = f" {codec_version()}" if cut.dense else ""
         fingerprint = digest(f"format {FORMAT}: {cut}{codec}", stages_digest(tuple(stages)))
         name = f"{fingerprint[:16]}-{source.names_digest[:8]}"
-        path = " -> ".join(map(repr, stages))
-        about = {"dataset": source.location, "keeps": str(cut), "form_reason": form_reason, "stages": path}
+        about = {"dataset": source.location, "unit": self.unit, "keeps": str(cut), "form_reason": form_reason}
+        about["stages"] = " -> ".join(map(repr, stages))
         budget = Budget(max_bytes, max_total_bytes, larger_than_memory=cut.dense)
         self.handle = StoreHandle(cache_root(folder), name, source, about, budget)
         self._proof = Proof(source)

@@ -13,6 +13,7 @@ import pytest
 from sameness import assert_same
 from typer.testing import CliRunner, Result
 
+from ocr import cached
 from ocr.cache.folder import disk_bytes, list_stores
 from ocr.cache.row_format import ROW_BYTES
 from ocr.cache.store import Store
@@ -94,7 +95,16 @@ def test_a_folder_without_caches_is_told_with_its_path_and_how_they_come_about(r
         assert "ocr cache build" in said
     assert json.loads(ocr("stats", "--json", "--folder", root)) == []
     assert "nothing to remove" in ocr("clear", "--yes", "--folder", root)
-    ocr("verify", "--folder", root)
+    assert "No caches in" in ocr("verify", "--folder", root)
+
+
+def test_items_of_any_dataset_are_listed_as_such(root):
+    cached(["a", "b"], str, folder=root)[0]
+    text = ocr("ls", "--folder", root)
+    assert "items of any length" in text
+    assert "(gone)" not in text
+    assert "1 x 1" not in text
+    assert "1 of 2 items (50 %)" in ocr("stats", "--folder", root)
 
 
 def test_the_list_tells_all_of_a_cache_within_80_columns(synthetic, root):

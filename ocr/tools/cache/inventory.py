@@ -34,6 +34,8 @@ class StoredCache:
     created: float = 0.0
     height: int = 0
     width: int = 0
+    unit: str = "page"
+    """What is kept: pages of a folder or shards, or items of any dataset."""
     pages: int = 0
     ready: int = 0
     events: dict[str, int] = field(default_factory=dict)
@@ -106,6 +108,7 @@ def _describe(folder: Path, name: str) -> StoredCache:
         created=_seconds(about.get("created")),
         height=layout.height,
         width=layout.width,
+        unit=str(about.get("unit", "page")),
         pages=layout.count,
         ready=len(store.ready()),
         events=store.count(),

@@ -54,10 +54,11 @@ def print_list(folder: Path | None) -> None:
 def _what(cache: StoredCache) -> list[str]:
     if cache.damage:
         return [f"damaged: {cache.damage}. {REPAIR}"]
-    gone = "" if Path(cache.dataset).is_dir() else " (gone)"
-    stored = f"{cache.keeps}, {cache.width} x {cache.height}"
+    of_pages = cache.unit == "page"
+    gone = " (gone)" if of_pages and not Path(cache.dataset).is_dir() else ""
+    stored = f"{cache.keeps}, {cache.width} x {cache.height}" if of_pages else ""
     why = "in use" if cache.in_use else "of older code: removed first" if cache.superseded else ""
-    lines = [f"{cache.dataset}{gone}", f"{stored}; {why}" if why else stored, cache.form_reason]
+    lines = [f"{cache.dataset}{gone}", "; ".join(filter(None, (stored, why))), cache.form_reason]
     return [line for line in lines if line]
 
 
@@ -76,9 +77,9 @@ def print_stats(folder: Path | None, names: Sequence[str], as_json: bool) -> Non
             continue
         rate = "no page requested yet" if cache.hit_rate is None else f"hit rate {100 * cache.hit_rate:.1f} %"
         console.print(f"  {rate}: {', '.join(f'{count} {name}' for name, count in cache.events.items())}", **PLAIN)
-        pages = f"{cache.ready} of {cache.pages} pages ({share(cache.ready, cache.pages)})"
-        size = f"{cache.width} x {cache.height}, {format_bytes(cache.disk_bytes)}"
-        console.print(f"  {pages}: {cache.keeps}, {size}", **PLAIN)
+        pages = f"{cache.ready} of {cache.pages} {cache.unit}s ({share(cache.ready, cache.pages)})"
+        kept = f"{cache.keeps}, {cache.width} x {cache.height}, " if cache.unit == "page" else ""
+        console.print(f"  {pages}: {kept}{format_bytes(cache.disk_bytes)}", **PLAIN)
         if cache.form_reason:
             console.print(f"  {escape(cache.form_reason)}", **PLAIN)
         for number, stage in enumerate(cache.stages.split(" -> ")):
