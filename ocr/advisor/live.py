@@ -70,7 +70,7 @@ class LiveAdvice(lightning.Callback):
         demands = measure_demands(dataset, indices, loader.num_workers, usable_cores(), epochs=1).demands
         shape = (len(dataset), loader.batch_size, loader.num_workers, usable_cores(), loader.engine == "processes")
         remedy = best_remedy(Pipeline(demands, consumer, *shape), dataset)
-        self._print(f"{told}: {remedy}. For all remedies: ocr advise")
+        self._print(f"{told}: {remedy}, estimated from {len(indices)} pages. For all remedies: ocr advise")
 
     def _name(self, cause: str, line: str) -> None:
         """Once for each cause."""
@@ -108,7 +108,7 @@ def best_remedy(present: Pipeline, dataset: PageDataset) -> str:
     if gain < 1.05:
         bottleneck = before.sentence().rstrip(".")
         return f"{bottleneck[0].lower()}{bottleneck[1:]}, and no setting of the loader would change that"
-    return f"{best} would make epochs {gain:.1f} times as fast, estimated from {PAGES} pages"
+    return f"{best} would make epochs {gain:.1f} times as fast"
 
 
 def after_the_cut(demands: Sequence[Demand], cut: Cut) -> tuple[Demand, ...]:

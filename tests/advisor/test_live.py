@@ -47,7 +47,7 @@ def test_a_model_that_waits_is_told_what_would_help_once(synthetic):
     assert out.getvalue().startswith("the model waited for data for 9")
     # Both would do: a cache makes the sleeping stage needless, more workers sleep at the same time.
     assert "data.cache=auto would make epochs" in out.getvalue()
-    assert out.getvalue().endswith("For all remedies: ocr advise\n")
+    assert out.getvalue().endswith("estimated from 2 pages. For all remedies: ocr advise\n")
 
 
 def test_pages_that_are_skipped_are_not_measured(dataset_folder):
