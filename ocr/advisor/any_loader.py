@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from torch.utils.data import DataLoader, IterableDataset
 
-from ocr.advisor.measure.any_loader import measure_loader
+from ocr.advisor.measure.any_loader import measure_loader, takes_every_item
 from ocr.advisor.measure.machine import describe_machine
 from ocr.advisor.measure.stream import count_batches, measure_stream
 from ocr.advisor.measure.timed_batches import run_epoch
@@ -26,6 +26,7 @@ from ocr.advisor.report.advice_screen import print_advice
 from ocr.advisor.report.html_page import render_report, write_report
 from ocr.cache.folder import cache_root
 from ocr.checks import check_integer
+from ocr.errors import ConfigError
 from ocr.system import usable_cores
 
 ITEMS = 16
@@ -44,6 +45,7 @@ def advise(
     and of every remedy are run, and compared with the predictions. `show` prints the result; a notebook shows a report.
     """
     check_integer("items", items, 1)
+    _check_given(loader, step)
     cores = usable_cores()
     remedies: LoaderRemedies | StreamRemedies
     if isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset):
@@ -97,12 +99,24 @@ class LoaderAdvice:
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 50em; border: 0"></iframe>'
 
 
+def _check_given(loader: object, step: object) -> None:
+    if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
+        raise ConfigError(
+            f"loader={loader!r:.80} gives no batches: give a DataLoader, or anything that can be iterated"
+        )
+    if step is not None and not callable(step):
+        raise ConfigError(f"step={step!r:.80} cannot be called: give the function that your loop calls with a batch")
+
+
 def _advise_loader(loader: DataLoader[Any], step: Step | None, items: int, cores: int) -> tuple[Advice, LoaderRemedies]:
     costs = measure_loader(loader, step, items, cores)
     remedies = LoaderRemedies(loader, costs, cores)
     shape = (costs.items, costs.batch_size, loader.num_workers)
     place, demands = type(loader.dataset).__name__, remedies.present.later.pipeline.demands
-    return Advice(place, *shape, demands, costs.consumer, remedies.present, remedies.all(), unit="item"), remedies
+    advice = Advice(place, *shape, demands, costs.consumer, remedies.present, remedies.all(), unit="item")
+    if not takes_every_item(loader):
+        advice.left_out["ocr.Loader"] = "it takes every item once per epoch, and the sampler of this loader does not"
+    return advice, remedies
 
 
 def _advise_stream(

@@ -173,6 +173,12 @@ def test_of_a_stream_that_is_read_ahead_nothing_is_promised():
     assert (found.remedies, found.bottleneck) == ([], "model")
 
 
+def test_workers_make_batches_of_a_stream_ahead_however_short_the_step_is():
+    found = advise(DataLoader(Stream(0.0), batch_size=None, num_workers=1), show=False)
+    assert found.remedies == []
+    assert found.advice.workers == 1
+
+
 def test_loaders_that_cannot_be_measured_are_refused_with_the_cure():
     with pytest.raises(DataError, match="generator gives fewer than 16 batches"):
         advise(iter(Stream(0.0, count=3)), show=False)
@@ -182,3 +188,29 @@ def test_loaders_that_cannot_be_measured_are_refused_with_the_cure():
         advise(DataLoader(Numbers(), batch_size=None), show=False)
     with pytest.raises(ConfigError, match="items=0"):
         advise(open_loader(Numbers()), items=0, show=False)
+    with pytest.raises(DataError, match=r"Numbers gives no batches.*drop_last"):
+        advise(DataLoader(Numbers(count=3), batch_size=4, drop_last=True), show=False)
+    with pytest.raises(DataError, match="Numbers gives no batches"):
+        advise(DataLoader(Numbers(), batch_sampler=[]), show=False)
+    with pytest.raises(ConfigError, match="sampler of the loader of Numbers has no length"):
+        advise(open_loader(Numbers(), sampler=iter(range(8))), show=False)
+    with pytest.raises(ConfigError, match="loader=3 gives no batches"):
+        advise(3, show=False)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="step=3 cannot be called"):
+        advise(open_loader(Numbers()), 3, show=False)  # type: ignore[arg-type]
+
+
+class Named:
+    """A dataset whose items have names, and which does not know how many it has."""
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return {"a": torch.zeros(1), "b": torch.ones(1)}[name]
+
+
+def test_a_sampler_says_which_items_there_are_and_is_not_replaced_by_the_order_of_our_loader(capsys):
+    named: Any = Named()
+    found = advise(DataLoader(named, batch_size=2, sampler=["a", "b", "a", "b"]), items=2)
+    assert "ocr.Loader" in capsys.readouterr().out
+    assert found.advice.pages == 4
+    assert {remedy.name for remedy in found.remedies} >= {"1 worker process"}
+    assert not [remedy.name for remedy in found.remedies if "thread" in remedy.name]

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
 from ocr.advisor.measure.pages import spread
 from ocr.advisor.measure.sending import (
@@ -67,8 +68,9 @@ class LoaderCosts:
 def measure_loader(loader: Loader, step: Callable[[Any], object] | None, wanted: int, cores: int) -> LoaderCosts:
     """Measure on a few items, in this process, and on a few batches that one worker process sends."""
     dataset: Any = loader.dataset
+    _check_batches(loader)
     size = batch_size_of(loader)
-    indices = _indices(dataset, wanted)
+    indices = _indices(loader, wanted)
     at_once = reads_batches(dataset)
     with ThreadPoolExecutor(2) as pool:
         clock = ScalingClock(pool, 2)
@@ -129,11 +131,38 @@ def items_per_epoch(loader: Loader, size: int) -> int:
     return min(whole, len(loader) * size)
 
 
-def _indices(dataset: Any, wanted: int) -> list[int]:
-    """Items from all over the dataset, once read, so that their files are in memory; fewer if they take long."""
-    chosen = spread(len(dataset), wanted)
-    if not chosen:
-        raise DataError(f"{type(dataset).__name__} has no items. Give a dataset that has some")
+def _check_batches(loader: Loader) -> None:
+    """Raise for a loader without batches, or with nobody knows how many."""
+    name = type(loader.dataset).__name__
+    try:
+        batches = len(loader)
+    except TypeError as error:
+        raise ConfigError(f"the sampler of the loader of {name} has no length: give it a __len__") from error
+    if not batches:
+        cure = "Lower batch_size, or leave out drop_last" if loader.drop_last else "Give a dataset that has some"
+        raise DataError(f"the loader of {name} gives no batches: it has no items, or too few. {cure}")
+
+
+def takes_every_item(loader: Loader) -> bool:
+    """Whether an epoch has every item of the dataset once, in order or shuffled, as one of `ocr.Loader` has."""
+    batches: Any = loader.batch_sampler
+    if type(batches) is not BatchSampler or type(batches.sampler) not in (SequentialSampler, RandomSampler):
+        return False
+    sampler: Any = batches.sampler
+    return not getattr(sampler, "replacement", False) and len(sampler) == len(loader.dataset)  # type: ignore[arg-type]
+
+
+def _indices(loader: Loader, wanted: int) -> list[Any]:
+    """Items from all over the dataset, once read, so that their files are in memory; fewer if they take long.
+
+    A sampler of the user's own says which items there are: the first ones that it gives are taken.
+    """
+    dataset: Any = loader.dataset
+    if takes_every_item(loader):
+        chosen: list[Any] = spread(len(dataset), wanted)
+    else:
+        batches: Any = loader.batch_sampler
+        chosen = list(islice(chain.from_iterable(batches), wanted))
     begin, read = time.perf_counter(), 0
     for index in chosen:
         dataset[index]
@@ -143,7 +172,7 @@ def _indices(dataset: Any, wanted: int) -> list[int]:
     return chosen[:read]
 
 
-def _measure_cached(clock: ScalingClock, dataset: Any, indices: Sequence[int], items: Sequence[Any]) -> float:
+def _measure_cached(clock: ScalingClock, dataset: Any, indices: Sequence[Any], items: Sequence[Any]) -> float:
     """Bytes of an item in a cache; 0 if items differ each time, or cannot be kept. What reading takes is measured."""
     try:
         records = [pack_item(item) for item in items]

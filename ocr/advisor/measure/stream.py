@@ -49,10 +49,11 @@ def measure_stream(batches: Iterable[Any], step: Callable[[Any], object] | None,
             step(batch)
 
     spans = run_epoch(islice(passed, STREAMED_BATCHES), use)[1]
-    step_cpu = max(0.0, (time.process_time() - cpu) / STREAMED_BATCHES - made * on_core)
     waited, computed = (_mean(spans, what, batches) for what in ("wait", "compute"))
-    # Without a worker, torch makes no batch ahead.
-    overlaps = waited < max(made - computed, made / 2) and getattr(batches, "num_workers", None) != 0
+    step_cpu = max(0.0, (time.process_time() - cpu) / (len(spans) // 2) - made * on_core)
+    # Workers make batches ahead, and without one nobody does; of other iterables only the waits tell.
+    workers = getattr(batches, "num_workers", None)
+    overlaps = waited < max(made - computed, made / 2) if workers is None else workers > 0
     sending = None
     if not overlaps and isinstance(batches, DataLoader) and isinstance(batches.dataset, IterableDataset):
         sending = measure_sending(batches, kept[0], 1, made, cores=1)

@@ -168,7 +168,7 @@ class Prediction:
                 f"Starting the workers takes {pipeline.start_seconds:.2f} s of an epoch of {self.epoch_seconds:.2f} s."
             )
         if self.bottleneck == "workers" and not pipeline.workers:
-            return f"Nothing overlaps: with num_workers=0 the model waits for every batch, mostly for {self.stage}."
+            return f"Nothing overlaps: without a worker the model waits for every batch, mostly for {self.stage}."
         if self.bottleneck == "workers":
             workers = "worker is" if pipeline.workers == 1 else f"{pipeline.workers} workers are"
             return f"The {workers} the bottleneck, and {self.stage} takes most of their time."

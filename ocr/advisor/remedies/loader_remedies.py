@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, RandomSampler
 
-from ocr.advisor.measure.any_loader import FROM_CACHE, LoaderCosts, reads_batches
+from ocr.advisor.measure.any_loader import FROM_CACHE, LoaderCosts, reads_batches, takes_every_item
 from ocr.advisor.model.prefetch import epoch_seconds, uneven_batches
 from ocr.advisor.model.queueing import Demand, Pipeline, beside_workers, contended
 from ocr.advisor.remedies.advice import Remedy
@@ -34,7 +34,9 @@ class LoaderRemedies:
     def all(self) -> list[Remedy]:
         """Best first."""
         of_torch = [*self._workers(), *self._persistent(), *self._prefetch(), *self._batch_wise()]
-        found = [*of_torch, *self._threads(), *self._cached()]
+        # What only some items are drawn for, or some several times, is no epoch of our loader.
+        of_ours = [*self._threads(), *self._cached()] if takes_every_item(self.loader) else []
+        found = [*of_torch, *of_ours]
         return sorted(found, key=lambda remedy: (-round(remedy.gain, 2), len(remedy.overrides)))
 
     def _present(self) -> Remedy:
@@ -191,6 +193,7 @@ class LoaderRemedies:
         return DataLoader(given.dataset if dataset is None else dataset, **settings | changes)
 
     def _own(self, dataset: Any, workers: int) -> Iterable[Any]:
-        settings: dict[str, Any] = {"shuffle": isinstance(self.loader.sampler, RandomSampler)}
-        settings |= {"drop_last": self.loader.drop_last, "collate_fn": self.loader.collate_fn}
+        batches: Any = self.loader.batch_sampler
+        settings: dict[str, Any] = {"shuffle": isinstance(batches.sampler, RandomSampler)}
+        settings |= {"drop_last": batches.drop_last, "collate_fn": self.loader.collate_fn}
         return Loader(dataset, self.costs.batch_size, workers, **settings)
