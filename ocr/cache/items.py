@@ -132,7 +132,7 @@ class _Making:
     @classmethod
     def of(cls, dataset: Items, listed: Collection[str]) -> _Making:
         attributes = _state(dataset)
-        if unknown := [name for name in listed if name not in attributes and not hasattr(dataset, name)]:
+        if unknown := [name for name in listed if name not in {*attributes, *dir(dataset)}]:
             raise ConfigError(
                 f"listed={unknown[0]!r}: {type(dataset).__name__} has no such attribute; it has {', '.join(attributes)}"
             )
