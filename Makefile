@@ -7,7 +7,7 @@ DEMO   := data/demo
 PAGES  := data/weights
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo weights test coverage quick mutants check docs bench figures peers campaign lock clean
+.PHONY: help setup demo weights test coverage quick mutants check docs bench figures peers campaign soak lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ peers: $(READY)  ## the other loaders side by side, each in its own environment:
 
 campaign: $(READY)  ## 1,000 faults and 1,000,000 fuzzed inputs: make campaign MINUTES=5 SEED=1 (result in data/campaign.json)
 	$(BIN)/python -m tests.campaign $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) --json data/campaign.json
+
+soak: $(READY)  ## everything in turns for two hours, and what grows: make soak MINUTES=30 OUT=DIR (default: data/soak, new)
+	$(BIN)/python benchmarks/soak.py --minutes $(or $(MINUTES),120) --seed $(or $(SEED),20) --out $(or $(OUT),data/soak)
 
 lock: $(READY)  ## pin the newest versions that go together into requirements.lock
 	$(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements.lock

@@ -19,6 +19,7 @@ from benchmarks.figures import update
 from benchmarks.measure import TABLES_FILE, console
 from benchmarks.mutation.report import PART as MUTANTS
 from benchmarks.peer_report import PART as PEERS
+from benchmarks.soak_report import PART as SOAK
 from benchmarks.trained import PARTS as TRAINED
 from ocr.errors import ConfigError
 from tests.campaign.report import PART as CAMPAIGN
@@ -61,6 +62,7 @@ def test_every_part_has_its_place_in_its_document_and_every_mark_its_part():
     assert len(set(marked)) == len(marked)
     by_themselves = {("docs/peers.md", PEERS), ("docs/reliability.md", MUTANTS), ("docs/advisor.md", ANY_LOADER)}
     by_themselves |= {("docs/reliability.md", CAMPAIGN), ("docs/training.md", ABLATION), ("docs/results.md", DEPLOY)}
+    by_themselves |= {("docs/reliability.md", SOAK)}
     by_themselves |= {(document, name) for document, name in marked if name.startswith(TRAINED)}
     assert set(written) == set(marked) - by_themselves
 

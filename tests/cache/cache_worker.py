@@ -164,6 +164,12 @@ class Worker:
         assert answer["status"] == 0, answer
         return answer
 
+    def close(self) -> None:
+        """End it, once its jobs have ended."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
 
 @lru_cache(maxsize=1)
 def worker() -> Worker:
