@@ -26,6 +26,7 @@ from ocr.cache.proof import Proof, annotation_and_name
 from ocr.cache.row_format import FORMAT, Row
 from ocr.cache.store import CAN_ADVISE, CUT_SHORT, Store
 from ocr.cache.store_folder import DamagedStoreError, TruncatedStoreError
+from ocr.cache.waste import TOO_MUCH
 from ocr.errors import DataError
 from ocr.pipeline.batch import are_consecutive
 from ocr.pipeline.cut import Cut
@@ -150,6 +151,8 @@ class Cache:
         """An epoch starts: look at every file again when its page is used; `changed` have another annotation."""
         self._proof.look()
         self._proof.forget(changed)
+        if (store := self.handle.wasteful()) is not None:
+            self._rebuild(store, TOO_MUCH)
 
     def start(self) -> None:
         """Prove what is stored, within two seconds, and make a few samples again: they must be the same."""

@@ -19,6 +19,7 @@ from ocr.cache.row_format import Layout
 from ocr.cache.siblings import Siblings
 from ocr.cache.store import Store
 from ocr.cache.store_folder import remove_store
+from ocr.cache.waste import is_wasteful
 from ocr.pipeline.record import Record
 from ocr.pipeline.source import Origin
 
@@ -47,6 +48,7 @@ class StoreHandle:
         self._lock, self._one_thread = CacheLock(self.root, self._name), threading.Lock()
         self._memory: MemoryReserve | None = None
         self._look_again_at, self._limit, self._setting = 0, 0, ""
+        self._searched_bytes = 0
         self._next_look_seconds = 0.0
         self._process = os.getpid()
 
@@ -175,6 +177,14 @@ class StoreHandle:
             with self._one_thread:
                 self._siblings = self._siblings or Siblings(self._folder, untrusted)
         return self._siblings
+
+    def wasteful(self) -> Store | None:
+        """The store, if replaced samples take much of it; looked for whenever it has grown."""
+        store = self.store
+        if store is None or self.stopped or store.data_bytes == self._searched_bytes:
+            return None
+        self._searched_bytes = store.data_bytes
+        return store if is_wasteful(store) else None
 
     def discard(self, store: Store) -> bool:
         """Remove a store that cannot be used; false if another thread did."""
