@@ -186,7 +186,8 @@ def plot(rows: Rows, path: Path) -> None:
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=0)
-        axes.legend(fontsize=7, ncols=2)
+        if axes.lines:
+            axes.legend(fontsize=7, ncols=2)
     for axes in grid[-1]:
         axes.set_xlabel("minutes")
     with replacing(path) as stream:

@@ -9,9 +9,10 @@ from ocr.cache.store import CACHE_LINE_BYTES, Store
 
 ROWS_AT_ONCE = 1 << 16
 TOO_MUCH = "samples of pages that were edited since take more of it than all others"
+NUMBERS = ("height", "width", "page", "metadata")
 _SIZES = np.dtype(
     {
-        "names": ["format", "height", "width", "page", "metadata", "offset"],
+        "names": ["format", *NUMBERS, "offset"],
         "formats": ["<u4", "<u4", "<u4", "<u4", "<u4", "<i8"],
         "offsets": [0, 4, 8, 12, 16, 20],
         "itemsize": ROW_BYTES,
@@ -38,7 +39,7 @@ def _bytes_in_use(store: Store) -> tuple[int, int]:
         count = min(ROWS_AT_ONCE, store.layout.count - first)
         rows = np.frombuffer(b"".join(store.rows_bytes(first, count)).ljust(count * ROW_BYTES, b"\0"), _SIZES)
         rows = rows[rows["format"] != 0]
-        height, width, page, metadata = (rows[name].astype(np.int64) for name in _SIZES.names[1:5])
+        height, width, page, metadata = (rows[name].astype(np.int64) for name in NUMBERS)
         sizes = -(-(height * width * per_pixel + page + metadata) // unit) * unit
         everywhere += int(sizes.sum())
         behind += int(sizes[rows["offset"] >= 0].sum())
