@@ -1,5 +1,6 @@
 """The campaign: a slice of every class has no finding, and a finding is told with what it takes to see it again."""
 
+import faulthandler
 import json
 import os
 import subprocess
@@ -39,6 +40,7 @@ def explode(data: bytes, folder: Path) -> bool:
     if b"7" in data:
         raise KeyError("seven")
     if b"8" in data:
+        faulthandler.disable()  # This end is meant, and a page of stacks in the log is not.
         os.abort()
     return True
 
