@@ -48,7 +48,7 @@ class StoreHandle:
         self._lock, self._one_thread = CacheLock(self.root, self._name), threading.Lock()
         self._memory: MemoryReserve | None = None
         self._look_again_at, self._limit, self._setting = 0, 0, ""
-        self._searched_bytes = 0
+        self._is_full, self._searched = False, (0, False)
         self._next_look_seconds = 0.0
         self._process = os.getpid()
 
@@ -125,6 +125,7 @@ class StoreHandle:
                 self._limit, self._setting = self._budget.room(self.store.folder, used, planned)
                 self._look_again_at = used + LOOK_BYTES
         if used + size > self._limit:
+            self._is_full = not self.stopped
             reason = self._setting
             cure = f"Raise {reason.split('=')[0]} if there is room"
         elif reason := self._reserve().shortage(size):
@@ -179,12 +180,17 @@ class StoreHandle:
         return self._siblings
 
     def wasteful(self) -> Store | None:
-        """The store, if replaced samples take much of it; looked for whenever it has grown."""
+        """The store, if replaced samples take too much of it; looked for whenever it has grown or became full."""
         store = self.store
-        if store is None or self.stopped or store.data_bytes == self._searched_bytes:
+        if store is None or (self.stopped and not self._is_full):
             return None
-        self._searched_bytes = store.data_bytes
-        return store if is_wasteful(store) else None
+        searched = store.data_bytes, self._is_full
+        if searched == self._searched or not is_wasteful(store, self._is_full):
+            self._searched = searched
+            return None
+        if self._is_full:
+            self.stopped, self._is_full = "", False
+        return store
 
     def discard(self, store: Store) -> bool:
         """Remove a store that cannot be used; false if another thread did."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ocr.cache.row_format import ROW_BYTES, align
+from ocr.cache.row_format import METADATA_SLOT_BYTES, ROW_BYTES, align
 from ocr.cache.store import CACHE_LINE_BYTES, Store
 
 ROWS_AT_ONCE = 1 << 16
-TOO_MUCH = "samples of pages that were edited since take more of it than all others"
+TOO_MUCH = "samples of pages that were edited since take too much of it"
 NUMBERS = ("height", "width", "page", "metadata")
 _SIZES = np.dtype(
     {
@@ -21,26 +21,32 @@ _SIZES = np.dtype(
 """The beginning of a row."""
 
 
-def is_wasteful(store: Store) -> bool:
-    """Whether replaced samples take more than those in use: at most one page for each edit is then made again."""
+MAX_SHARE, MAX_SHARE_IF_FULL = 1.0, 0.25
+"""Of what is in use: then one page for each edit is made again at most, or four where nothing more can be stored."""
+
+
+def is_wasteful(store: Store, is_full: bool = False) -> bool:
+    """Whether replaced samples take so much that the cache should be made anew."""
     behind_slots = store.data_bytes - store.layout.end()
     if behind_slots <= 0:
         return False
-    in_use, in_use_behind = _bytes_in_use(store)
-    return behind_slots - in_use_behind > in_use
+    in_use, not_wasted = _bytes_in_use(store)
+    return behind_slots - not_wasted > (MAX_SHARE_IF_FULL if is_full else MAX_SHARE) * in_use
 
 
 def _bytes_in_use(store: Store) -> tuple[int, int]:
-    """Of all samples, and of those that are not in slots, with the gaps between them."""
-    per_pixel = sum(array.nbytes for array in store.layout.arrays(1, 1).values())
-    unit = align(1) if store.layout.has_slots else CACHE_LINE_BYTES
-    everywhere = behind = 0
-    for first in range(0, store.layout.count, ROWS_AT_ONCE):
-        count = min(ROWS_AT_ONCE, store.layout.count - first)
+    """Of all samples, and of those behind the slots for which there is no slot; with the gaps between them."""
+    layout, everywhere, behind = store.layout, 0, 0
+    per_pixel = sum(array.nbytes for array in layout.arrays(1, 1).values())
+    unit = align(1) if layout.has_slots else CACHE_LINE_BYTES
+    for first in range(0, layout.count, ROWS_AT_ONCE):
+        count = min(ROWS_AT_ONCE, layout.count - first)
         rows = np.frombuffer(b"".join(store.rows_bytes(first, count)).ljust(count * ROW_BYTES, b"\0"), _SIZES)
         rows = rows[rows["format"] != 0]
         height, width, page, metadata = (rows[name].astype(np.int64) for name in NUMBERS)
         sizes = -(-(height * width * per_pixel + page + metadata) // unit) * unit
+        # What would fit its slot is behind them because the slot holds what was replaced: one of both is wasted.
+        has_slot = (height == layout.height) & (width == layout.width) & (metadata <= METADATA_SLOT_BYTES)
         everywhere += int(sizes.sum())
-        behind += int(sizes[rows["offset"] >= 0].sum())
+        behind += int(sizes[(rows["offset"] >= 0) & ~(has_slot & layout.has_slots)].sum())
     return everywhere, behind

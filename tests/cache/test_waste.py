@@ -74,3 +74,22 @@ def test_samples_that_do_not_fit_their_slots_are_no_waste(tmp_path, caplog):
         items(dataset)
     assert not is_wasteful(dataset.cache.store())
     assert outcomes(dataset)[0] == len(dataset)
+
+
+def test_a_cache_that_edits_made_full_has_room_again(pages, tmp_path, caplog):
+    dataset = open_pages(pages, tmp_path / "cache")
+    items(dataset)
+    room = round(1.6 * dataset.cache.store().used_bytes)
+    dataset = open_pages(pages, tmp_path / "cache", cache_max_bytes=room)
+    for number in range(4 * PAGES):
+        edit(pages, number)
+        dataset.set_epoch(number + 1)
+        assert_same(items(dataset), items(open_pages(pages)))
+        assert dataset.cache.store().used_bytes <= room + 4096 * PAGES
+    assert "is full" in caplog.text
+    dataset.set_epoch(100)
+    items(dataset)
+    dataset.set_epoch(101)
+    items(dataset)
+    assert outcomes(dataset)[0] >= PAGES - 1
+    assert TOO_MUCH in caplog.text
