@@ -225,6 +225,19 @@ def test_a_file_that_is_cut_short_or_gone_is_named_and_the_cache_removed(synthet
     assert list_stores(root) == []
 
 
+def test_a_cache_that_is_removed_while_it_is_checked_is_not_damaged(synthetic, root, monkeypatch):
+    from ocr.tools.cache import verify
+
+    fill(synthetic, root)
+
+    def open_too_late(folder: Path) -> Store:
+        shutil.rmtree(folder)
+        return Store(folder)
+
+    monkeypatch.setattr(verify, "Store", open_too_late)
+    assert "none damaged" in ocr("verify", "--folder", root)
+
+
 def test_a_flipped_bit_in_the_description_is_repaired_and_samples_are_right(synthetic, root):
     about = fill(synthetic, root) / "about.json"
     text = about.read_text()

@@ -75,6 +75,8 @@ def _verify(folder: Path, name: str, repair: bool, console: Console) -> Findings
     try:
         store = Store(folder)
     except DamagedStoreError as error:
+        if not folder.exists():  # Another process has removed it just now.
+            return Findings(name)
         files = tuple(_cut_short(folder)) or (str(error),)
         if repair:
             remove_store(folder)
