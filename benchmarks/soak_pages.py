@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -189,10 +190,12 @@ def clear_elsewhere(cache: str) -> None:
     clear(Path(cache), (), None, None, dry_run=False, yes=True)
 
 
-def look_elsewhere(cache: str) -> int:
-    """In another process: `ocr cache stats` and `ocr cache verify`; the exit status of the latter."""
+def look_elsewhere(cache: str) -> str:
+    """In another process: `ocr cache stats` and `ocr cache verify`; what the latter says of damage."""
     print_stats(Path(cache), (), as_json=True)
-    return verify(Path(cache), (), repair=False)
+    with redirect_stdout(io.StringIO()) as told:
+        status = verify(Path(cache), (), repair=False)
+    return told.getvalue() if status else ""
 
 
 def _reopened(pages: dict[str, Any]) -> PagesOfSoak:

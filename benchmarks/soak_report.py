@@ -22,6 +22,8 @@ PART = "soak"
 PICTURE = "soak.png"
 MIN_ROUNDS = 12
 """Three in each quarter: of fewer, a median says little."""
+OVERSHOOT = 1.1
+"""Of the budget of all caches: a process that fills one counts those of others only now and then."""
 Rows = list[dict[str, float]]
 """A figure per column, of each round."""
 
@@ -101,7 +103,7 @@ def judge(rows: Rows, rules: Sequence[Rule] = RULES) -> list[Verdict]:
 
 def over_budget(rows: Rows) -> list[str]:
     """Rounds after which the caches took more of the disk than they may."""
-    over = [row for row in rows if row["cache_mb"] > row["budget_mb"]]
+    over = [row for row in rows if row["cache_mb"] > OVERSHOOT * row["budget_mb"]]
     return [f"after round {row['round']:.0f} caches take {row['cache_mb']:.0f} MB: too much" for row in over]
 
 
