@@ -59,8 +59,7 @@ class Remembered(NamedTuple):
 class Cache:
     """The samples of one dataset at its cut."""
 
-    unit = "page"
-    """What a sample is to people."""
+    unit = "page"  # What a sample is to people.
 
     def __init__(
         self,
@@ -244,9 +243,9 @@ class Cache:
         # Of a cache larger than memory, each sample is announced to the system when it is read.
         known = None if store.is_large() else self._recall(store, index, data, self._proof.checksum(index))
         found = known or self._read(store, index, data)
-        if isinstance(found, str):
-            return self._absent(index) if found == "miss" else found
-        return found.sample
+        if isinstance(found, Remembered):
+            return found.sample
+        return self._absent(index) if found == "miss" else found
 
     def _absent(self, index: int) -> str:
         """Pages that a truncated file held count as invalid when they are made again, not as missing."""
@@ -271,8 +270,7 @@ class Cache:
 
     def _from_sibling(self, content: bytes, annotation: bytes, raw: Sample) -> Record | None:
         """The same page in another cache of these stages: a list of pages that grew does not start from nothing."""
-        siblings = self.handle.siblings(RECOMPUTED_AT_START)
-        return siblings.find(content, annotation, lambda: self._pack(self.make(raw)))
+        return self.handle.siblings(RECOMPUTED_AT_START).find(content, annotation, lambda: self._pack(self.make(raw)))
 
     def _keep(self, index: int, sample: Sample, content: bytes, annotation: bytes, signature: Signature) -> None:
         record = self._pack(sample)
@@ -289,10 +287,9 @@ class Cache:
 
     def _is_what_stages_make(self, index: int, row: Row) -> bool:
         try:
-            sample = self.make(self.source.read(index))
+            return self._pack(self.make(self.source.read(index))).checksum() == row.checksum
         except DataError:
             return True  # The file went away since the proof; reading the page reports it.
-        return self._pack(sample).checksum() == row.checksum
 
     def _pack(self, sample: Sample) -> Record:
         """What is stored of a sample."""
