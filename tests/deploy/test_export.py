@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -87,6 +88,19 @@ def test_an_exported_model_is_read_back_and_gives_the_same_maps_at_any_size(
     if precision == "fp32":
         assert proof.faults == []
         assert proof.outline_pixels == pytest.approx(0, abs=0.01)
+
+
+@pytest.mark.parametrize("format", ["onnx", "openvino"])
+def test_threads_that_share_a_detector_get_the_maps_of_their_own_pages(run_export, tmp_path, format):
+    pytest.importorskip("openvino")
+    run_export(format)
+    runtime = open_model(tmp_path / "out").runtime
+    pages = np.random.default_rng(0).integers(0, 256, (8, 1, 128, 160, 3), dtype=np.uint8)
+    expected = [runtime(page) for page in pages]
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(4):
+            found = list(threads.map(runtime, pages))
+            assert all(np.allclose(*pair, atol=1e-5) for pair in zip(found, expected, strict=True))
 
 
 def test_the_detector_of_the_package_has_the_same_maps_in_onnx_runtime(page):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ class OpenvinoRuntime:
     def __init__(self, compiled: Any) -> None:
         self.compiled = compiled
         self._request = compiled.create_infer_request()
+        # A request takes one call at a time; others end in an error, or in the map of another page.
+        self._at_work = threading.Lock()
 
     def __call__(self, pages_bhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
         # The input is read in place; the output is a copy, so the next call does not change it.
-        found: NDArray[np.float32] = self._request.infer([pages_bhwc], share_inputs=True)[0]
+        with self._at_work:
+            found: NDArray[np.float32] = self._request.infer([pages_bhwc], share_inputs=True)[0]
         return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -34,17 +35,20 @@ class TensorrtRuntime:
                 "Export it again on this machine"
             )
         self._context = engine.create_execution_context()
+        # The context holds shape and addresses of one call.
+        self._at_work = threading.Lock()
 
     def __call__(self, pages_bhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
         pages = torch.from_numpy(pages_bhwc).to(self.device)
         maps = torch.empty(pages.shape[:3], dtype=torch.float32, device=self.device)
-        self._context.set_input_shape(INPUT, tuple(pages.shape))
-        self._context.set_tensor_address(INPUT, pages.data_ptr())
-        self._context.set_tensor_address(OUTPUT, maps.data_ptr())
-        stream = torch.cuda.current_stream(self.device)
-        if not self._context.execute_async_v3(stream.cuda_stream):
-            raise RuntimeError(f"TensorRT failed on pages of {tuple(pages.shape)}")
-        found: NDArray[np.float32] = maps.cpu().numpy()
+        with self._at_work:
+            self._context.set_input_shape(INPUT, tuple(pages.shape))
+            self._context.set_tensor_address(INPUT, pages.data_ptr())
+            self._context.set_tensor_address(OUTPUT, maps.data_ptr())
+            stream = torch.cuda.current_stream(self.device)
+            if not self._context.execute_async_v3(stream.cuda_stream):
+                raise RuntimeError(f"TensorRT failed on pages of {tuple(pages.shape)}")
+            found: NDArray[np.float32] = maps.cpu().numpy()
         return found
 
 
