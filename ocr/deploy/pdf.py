@@ -34,6 +34,8 @@ def render_pdf_page(content: str | bytes, name: str, index: int, max_pixels: int
     """One page as RGB at `DPI`, or smaller if it would have more than `max_pixels`."""
     with _opened(content, name) as document:
         try:
+            # Without it, pdfium leaves out what is written in the fields of a form.
+            document.init_forms()
             page = document[index]
             width, height = page.get_size()
             scale = min(DPI / POINTS_PER_INCH, (0.99 * max_pixels / max(width * height, 1)) ** 0.5)

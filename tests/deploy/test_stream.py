@@ -9,8 +9,22 @@ from PIL import Image
 
 from ocr import Detector
 from ocr.deploy.inputs import pages_below
+from ocr.deploy.pdf import render_pdf_page
 from ocr.deploy.stream import PageStream
 from ocr.errors import ConfigError, ImageError
+
+# A page of 72 x 36 points with one text field, which looks like a black box.
+FORM_PDF = b"""%PDF-1.4
+1 0 obj <</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[4 0 R]>>>> endobj
+2 0 obj <</Type/Pages/Kids[3 0 R]/Count 1>> endobj
+3 0 obj <</Type/Page/Parent 2 0 R/MediaBox[0 0 72 36]/Annots[4 0 R]>> endobj
+4 0 obj <</Type/Annot/Subtype/Widget/FT/Tx/T(a)/V(b)/F 4/Rect[6 6 66 30]/AP<</N 5 0 R>>>> endobj
+5 0 obj <</Type/XObject/Subtype/Form/BBox[0 0 60 24]/Length 22>> stream
+0 0 0 rg 0 0 60 24 re f
+endstream endobj
+trailer <</Root 1 0 R/Size 6>>
+%%EOF
+"""
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +132,13 @@ class TestPDF:
         (tmp_path / "locked.pdf").write_bytes(LOCKED_PDF)
         with pytest.raises(ImageError, match="Remove its password"):
             detector(tmp_path / "locked.pdf")
+
+    def test_what_is_written_in_the_fields_of_a_form_is_on_the_page(self):
+        pytest.importorskip("pypdfium2")
+        picture = render_pdf_page(FORM_PDF, "form.pdf", 0, 10_000_000)
+        assert picture.shape == (100, 200, 3)
+        assert not picture[20:80, 20:180].any()
+        assert (picture[:16] == 255).all()
 
 
 @pytest.mark.parametrize("tile", ["auto", 64])
