@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,12 +20,16 @@ from ocr.errors import ConfigError, ImageError
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.malloc import return_freed_memory
 from ocr.pipeline.decode import Decode, pillow_pixels
-from ocr.pipeline.image_header import check_pixel_count
+from ocr.pipeline.image_header import DAMAGE, check_pixel_count
 from ocr.pipeline.image_listing import ImageListing
 from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.sample import Sample
 
 PAGE_EXTENSIONS = (*IMAGE_EXTENSIONS, ".pdf")
+PAGE_MARK = "#page="
+"""Between the name of a PDF and the number of a page in it, as browsers have it."""
+# Pillow reads the pixels of an image that was opened only now; two threads with the same one would share its file.
+_LOADING = threading.Lock()
 LARGE_BYTES = 128 << 20
 """Of decoded pixels: after so many, what decoding took besides is not kept for the next page."""
 
@@ -37,6 +42,15 @@ class PageSource:
     number: int | None
     """Of the page in its PDF, from 1; None for an image."""
     read: Callable[[Decode], Sample]
+
+
+def numbered(name: str, number: int | None) -> str:
+    """The name of a page: that of its file, with its number if it is in a PDF.
+
+    >>> numbered("a.jpg", None), numbered("b.pdf", 2)
+    ('a.jpg', 'b.pdf#page=2')
+    """
+    return name if number is None else f"{name}{PAGE_MARK}{number}"
 
 
 class PagePixels:
@@ -86,14 +100,14 @@ def pages_of(source: object) -> Iterator[PageSource]:
     elif isinstance(source, np.ndarray):
         yield PageSource("array", None, partial(_read_array, source))
     elif isinstance(source, Image.Image):
-        yield PageSource(getattr(source, "filename", "") or "image", None, partial(_read_pillow, source))
-    elif isinstance(source, Iterable):
+        yield PageSource(_pillow_name(source), None, partial(_read_pillow, source))
+    elif isinstance(source, Iterable) and _is_collection(source):
         for part in source:
             yield from pages_of(part)
     else:
         raise ConfigError(
-            f"a page cannot be a {type(source).__name__}. Give a path, bytes, an array (H, W, 3) of uint8, a Pillow "
-            "image, or an iterable of them"
+            f"a page cannot be a {type(source).__name__}. Give a path, bytes (of an open file: file.read()), a NumPy "
+            "array (H, W, 3) of uint8, a Pillow image, or an iterable of them"
         )
 
 
@@ -102,13 +116,17 @@ def pages_below(sources: object) -> Iterator[PageSource]:
     if isinstance(sources, (str, os.PathLike)):
         for path in files_below(os.fspath(sources)):
             yield from pages_of(path)
-    elif is_single(sources) or isinstance(sources, (bytes, bytearray, memoryview)):
-        yield from pages_of(sources)
-    elif isinstance(sources, Iterable):
+    elif isinstance(sources, Iterable) and _is_collection(sources):
         for source in sources:
             yield from pages_below(source)
     else:
         yield from pages_of(sources)
+
+
+def _is_collection(source: Iterable[object]) -> bool:
+    """Whether an iterable holds pages: the lines of an open file, keys of a dict and rows of a tensor are none."""
+    is_page = isinstance(source, (bytes, bytearray, memoryview)) or is_single(source)
+    return not (is_page or isinstance(source, Mapping) or hasattr(source, "read") or getattr(source, "ndim", 1) != 1)
 
 
 def files_below(path: str) -> list[str]:
@@ -131,7 +149,7 @@ def _is_pdf(path: str | os.PathLike[str]) -> bool:
     try:
         with open(path, "rb") as stream:
             return stream.read(len(PDF_MAGIC)) == PDF_MAGIC
-    except OSError:
+    except (OSError, ValueError):
         return False  # Told when the page is read.
 
 
@@ -154,8 +172,9 @@ def _read_file(path: str, decode: Decode) -> Sample:
     try:
         with open(path, "rb") as stream:
             data = stream.read()
-    except OSError as error:
-        raise ImageError(f"{path}: cannot be opened ({error.strerror}). Check the path") from error
+    except (OSError, ValueError) as error:  # A NUL in the path is a ValueError.
+        reason = getattr(error, "strerror", None) or error
+        raise ImageError(f"{path}: cannot be opened ({reason}). Check the path") from error
     return _decode(data, path, decode)
 
 
@@ -171,7 +190,18 @@ def _read_pdf(content: str | bytes, name: str, index: int, decode: Decode) -> Sa
 
 
 def _read_pillow(image: Image.Image, decode: Decode) -> Sample:
-    return _upright(pillow_pixels(ImageOps.exif_transpose(image)), "image", decode)
+    name = _pillow_name(image)
+    try:
+        with _LOADING:
+            upright = ImageOps.exif_transpose(image)
+        pixels = pillow_pixels(upright)
+    except DAMAGE as error:
+        raise ImageError(f"{name}: the image cannot be decoded: {error}. Restore or convert it") from error
+    return _upright(pixels, name, decode)
+
+
+def _pillow_name(image: Image.Image) -> str:
+    return getattr(image, "filename", "") or "image"
 
 
 def _read_array(array: NDArray[Any], decode: Decode) -> Sample:

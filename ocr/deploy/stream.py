@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.checks import check_choice, check_integer
-from ocr.deploy.inputs import PagePixels, PageSource
+from ocr.deploy.inputs import PagePixels, PageSource, numbered
 from ocr.deploy.page import TextPage
 from ocr.deploy.views import Views
 from ocr.errors import ImageError
@@ -50,7 +50,7 @@ class PageStream(Iterator[TextPage]):
         self.detector, self.batch_size, self.readers = detector, batch_size, readers
         self.on_bad_sample, self.watch = on_bad_sample, watch
         self.skipped: dict[str, str] = {}
-        """Name of each page that was left out, and why."""
+        """Name of each page that was left out, in a PDF with its number, and why."""
         self._found: dict[int, TextPage] = {}
         self._batches: deque[list[Prepared]] = deque()
         self._pages = self._run(sources)
@@ -124,12 +124,13 @@ class PageStream(Iterator[TextPage]):
         try:
             yield page, future.result()
         except ImageError as error:
-            self._skip(page.name, error)
+            self._skip(numbered(page.name, page.number), error)
 
     def _skip(self, name: str, error: ImageError) -> None:
         if self.on_bad_sample == "raise":
             raise error
-        self.skipped[name] = str(error)
+        # Bytes and arrays share a name.
+        self.skipped[name if name not in self.skipped else f"{name} ({len(self.skipped) + 1})"] = str(error)
         log.warning("skipped %s", error)
 
     def _submit(self, batch: list[Prepared], pool: BoxPool) -> None:

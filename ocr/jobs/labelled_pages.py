@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ocr.deploy.inputs import PageSource
+from ocr.deploy.inputs import PAGE_MARK, PageSource, numbered
 from ocr.errors import ConfigError
 from ocr.formats.read import stream_annotations
 from ocr.jobs.page_files import PageFiles, as_paths
-
-PAGE_MARK = "#page="
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +53,7 @@ class LabelledPages:
 
 
 def _key(file: str, number: int | None) -> str:
-    path = os.path.realpath(file)
-    return path if number is None else f"{path}{PAGE_MARK}{number}"
+    return numbered(os.path.realpath(file), number)
 
 
 def _pages_in(path: Path, images: PageFiles) -> Iterator[tuple[str, int | None]]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from ocr import Detector
@@ -72,16 +73,22 @@ def test_gray_alpha_and_16_bit_arrays_are_pages_too(detector, page):
         (np.zeros((8, 8), dtype=np.float32), "Convert it to uint8"),
         (np.zeros((8, 8, 2), dtype=np.uint8), r"\(8, 8, 2\)"),
         (42, "cannot be a int"),
+        (torch.zeros((8, 8, 3), dtype=torch.uint8), "cannot be a Tensor. .*NumPy array"),
+        (io.BytesIO(b"first\nsecond"), r"cannot be a BytesIO. .*file\.read\(\)"),
+        ({"scan.jpg": b"page"}, "cannot be a dict"),
     ],
 )
 def test_what_is_not_a_page_is_refused_with_the_cure(detector, source, message):
-    with pytest.raises(ConfigError, match=message):
-        detector(source)
+    for find in (detector, lambda pages: list(detector.stream(pages))):
+        with pytest.raises(ConfigError, match=message):
+            find(source)
 
 
 def test_a_missing_file_and_one_that_is_not_an_image_are_named(detector, checkpoint, tmp_path):
     with pytest.raises(ImageError, match=r"nowhere\.png: cannot be opened"):
         detector(tmp_path / "nowhere.png")
+    with pytest.raises(ImageError, match=r"cannot be opened .*null byte"):
+        detector("page\0.png")
     with pytest.raises(ImageError, match="bytes: not an image"):
         detector(b"no image at all")
     with pytest.raises(ImageError, match="max_pixels=100"):

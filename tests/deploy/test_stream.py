@@ -80,6 +80,24 @@ def test_a_bad_page_ends_the_stream_with_its_name_or_is_skipped_and_listed(detec
     assert [name.rpartition("/")[2] for name in stream.skipped] == ["page1.png"]
 
 
+def test_every_page_that_is_skipped_is_listed_whatever_its_name(detector, page):
+    stream = detector.stream([b"one", page, b"two", b"three"], on_bad_sample="skip")
+    assert sizes(stream) == [140]
+    assert list(stream.skipped) == ["bytes", "bytes (2)", "bytes (3)"]
+    assert [reason.partition("starting b")[2][:5] for reason in stream.skipped.values()] == ["'one'", "'two'", "'thre"]
+
+
+def test_an_image_that_pillow_has_not_read_yet_may_come_twice_or_be_damaged(detector, page, tmp_path):
+    large = np.tile(page, (12, 12, 1))
+    Image.fromarray(large).save(tmp_path / "a.png")
+    opened = Image.open(tmp_path / "a.png")
+    assert sizes(detector.stream([opened] * 8, readers=4)) == [1680] * 8
+    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:90_000])
+    stream = detector.stream([Image.open(tmp_path / "b.png"), page], on_bad_sample="skip")
+    assert sizes(stream) == [140]
+    assert list(stream.skipped) == [str(tmp_path / "b.png")]
+
+
 def test_a_stream_that_is_broken_off_ends_its_threads(detector, folder):
     import threading
 
@@ -115,6 +133,13 @@ class TestPDF:
         assert "page 2" in repr(pages[1])
         assert pages[0].to_dict()["page"] == 1
 
+    def test_what_is_written_in_the_fields_of_a_form_is_on_the_page(self):
+        pytest.importorskip("pypdfium2")
+        picture = render_pdf_page(FORM_PDF, "form.pdf", 0, 10_000_000)
+        assert picture.shape == (100, 200, 3)
+        assert not picture[20:80, 20:180].any()
+        assert (picture[:16] == 255).all()
+
     def test_pdfs_and_images_are_streamed_together(self, detector, document, folder):
         names = [(found.name.rpartition("/")[2], found.number) for found in detector.stream(folder)]
         assert names == [*((f"page{number}.png", None) for number in range(5)), ("scan.pdf", 1), ("scan.pdf", 2)]
@@ -132,13 +157,6 @@ class TestPDF:
         (tmp_path / "locked.pdf").write_bytes(LOCKED_PDF)
         with pytest.raises(ImageError, match="Remove its password"):
             detector(tmp_path / "locked.pdf")
-
-    def test_what_is_written_in_the_fields_of_a_form_is_on_the_page(self):
-        pytest.importorskip("pypdfium2")
-        picture = render_pdf_page(FORM_PDF, "form.pdf", 0, 10_000_000)
-        assert picture.shape == (100, 200, 3)
-        assert not picture[20:80, 20:180].any()
-        assert (picture[:16] == 255).all()
 
 
 @pytest.mark.parametrize("tile", ["auto", 64])
