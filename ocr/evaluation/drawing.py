@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.atomic import replacing
+from ocr.errors import OutputError
 from ocr.evaluation.boxes import Detections
 from ocr.geometry.polygons import Polygons
 
@@ -29,7 +30,16 @@ def draw_page(page_hwc: NDArray[np.uint8], found: Detections, truth: Polygons | 
 
 def write_picture(path: Path, picture_hwc: NDArray[np.uint8]) -> None:
     """Write an RGB picture in the format of its name."""
-    encoded = cv2.imencode(path.suffix, picture_hwc[:, :, ::-1])[1]
+    try:
+        fits, encoded = cv2.imencode(path.suffix, picture_hwc[:, :, ::-1])
+    except cv2.error as error:
+        raise OutputError(f"cannot write {path}: name a picture .jpg or .png, not {path.suffix!r}") from error
+    if not fits:  # A JPEG has at most 65,500 pixels on a side.
+        height, width = picture_hwc.shape[:2]
+        raise OutputError(
+            f"cannot write {path}: {width}x{height} pixels are too many for {path.suffix}. Write .png, or draw nothing "
+            "(draw=false)"
+        )
     with replacing(path) as stream:
         stream.write(encoded.tobytes())
 

@@ -11,7 +11,7 @@ from PIL import Image
 from ocr import Detector
 from ocr.deploy.inputs import pages_of
 from ocr.deploy.runtimes import open_model
-from ocr.errors import ConfigError, ImageError
+from ocr.errors import ConfigError, ImageError, OutputError
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +130,19 @@ def test_a_page_is_drawn_in_full_size_and_the_array_that_was_given_stays_as_it_i
     assert picture.shape == page.shape
     assert not np.array_equal(picture, page)
     assert np.array_equal(page, before)
+
+
+@pytest.mark.parametrize(("name", "message"), [("found", "name a picture"), ("found.txt", "not '.txt'")])
+def test_a_drawing_with_a_name_that_says_no_kind_of_picture_is_refused(detector, page, tmp_path, name, message):
+    with pytest.raises(OutputError, match=message):
+        detector(page).draw(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_drawing_that_is_too_large_for_a_jpeg_is_told(detector, tmp_path):
+    found = detector(np.zeros((4, 70_000, 3), dtype=np.uint8))
+    with pytest.raises(OutputError, match=r"70000x4 pixels are too many for \.jpg"):
+        found.draw(tmp_path / "found.jpg")
 
 
 def test_a_found_page_as_a_dict_has_the_words_of_the_native_format(detector, page):
