@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ocr.checks import POSITIVE, Range
 from ocr.errors import ConfigError
 
 EXAMPLES = (
@@ -28,14 +29,14 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8000,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, or a name that the runtime knows.")] = "auto",
-    threads: Annotated[int | None, typer.Option(help="Cores for the model; default: all.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Most pages per call of the model.")] = 4,
+    threads: Annotated[int | None, typer.Option(min=1, help="Cores for the model; default: all.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Most pages per call of the model.")] = 4,
     wait_ms: Annotated[float, typer.Option(help="How long a page waits for others of its size.")] = 5,
     max_megabytes: Annotated[float, typer.Option(help="Largest upload; else 413.")] = 32,
     max_megapixels: Annotated[float, typer.Option(help="Largest image; else 422.")] = 50,
-    max_pages: Annotated[int, typer.Option(help="Most pages of a PDF; else 422.")] = 20,
+    max_pages: Annotated[int, typer.Option(min=1, help="Most pages of a PDF; else 422.")] = 20,
     max_seconds: Annotated[float, typer.Option(help="For the upload (else 408), then for the answer (else 504).")] = 30,
-    max_requests: Annotated[int, typer.Option(help="Most requests at once; else 429.")] = 16,
+    max_requests: Annotated[int, typer.Option(min=1, help="Most requests at once; else 429.")] = 16,
 ) -> None:
     """Find text over HTTP: POST an image or a PDF to /detect, or open the address in a browser.
 
@@ -43,9 +44,13 @@ def serve(
     """
     from ocr.deploy.service.limits import Limits
 
+    _check("--max-megabytes", max_megabytes, POSITIVE)
+    _check("--max-megapixels", max_megapixels, POSITIVE)
+    _check("--max-seconds", max_seconds, POSITIVE)
+    _check("--wait-ms", wait_ms, Range(0))
     limits = Limits(
-        bytes=round(max_megabytes * 1e6),
-        pixels=round(max_megapixels * 1e6),
+        bytes=max(1, round(max_megabytes * 1e6)),
+        pixels=max(1, round(max_megapixels * 1e6)),
         pages=max_pages,
         seconds=max_seconds,
         requests=max_requests,
@@ -59,15 +64,21 @@ def serve(
         _run(app, listener, limits.seconds, f"{detector.info.format} {detector.info.precision}")
 
 
+def _check(option: str, value: float, allowed: Range) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{option} {value:g} must be {allowed}")
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens, before time is spent on loading a model."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: the name has an empty or endless part.
+        reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"--host {host} --port {port} cannot be listened on ({error.strerror}). Choose others; --port 0 takes any "
-            "that is free"
+            f"--host {host} --port {port} cannot be listened on ({reason}). Choose others; --port 0 takes any that is "
+            "free"
         ) from error
 
 

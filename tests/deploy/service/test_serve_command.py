@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 from service_client import PATIENCE_SECONDS, Client, encoded
+from typer.testing import CliRunner
 
+from ocr.cli import app
 from ocr.deploy.service.command import listen
 from ocr.errors import ConfigError
 
@@ -65,3 +67,20 @@ def test_a_port_that_is_taken_is_told_before_a_model_is_loaded():
 def test_a_host_that_does_not_exist_is_told():
     with pytest.raises(ConfigError, match=r"--host 203\.0\.113\.7 --port 0 cannot be listened on"):
         listen("203.0.113.7", 0)
+    with pytest.raises(ConfigError, match=r"--host a\.\.b --port 0 cannot be listened on"):
+        listen("a..b", 0)
+
+
+@pytest.mark.parametrize("option", ["--max-megabytes", "--max-megapixels", "--max-seconds", "--wait-ms"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-1"])
+def test_a_limit_that_cannot_be_is_told_by_its_option(option, value):
+    ended = CliRunner().invoke(app, ["serve", "nowhere.onnx", option, value])
+    assert isinstance(ended.exception, ConfigError)
+    assert str(ended.exception).startswith(f"{option} {value} must be a number >")
+
+
+@pytest.mark.parametrize("option", ["--threads", "--batch-size", "--max-pages", "--max-requests"])
+def test_a_count_below_one_is_told_by_its_option(option):
+    ended = CliRunner().invoke(app, ["serve", "nowhere.onnx", option, "0"])
+    assert ended.exit_code == 2
+    assert option in ended.output
