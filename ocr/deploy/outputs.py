@@ -52,7 +52,7 @@ def check_formats(formats: Sequence[str]) -> None:
     """Raise ConfigError for a format that is not known."""
     for format in formats:
         if format not in KNOWN:
-            raise ConfigError(f"formats={list(formats)}: {format}: {near_names(format, list(KNOWN))}")
+            raise ConfigError(f"formats={list(formats)}: {format}: {near_names(str(format), list(KNOWN))}")
 
 
 def _json(log: PredictionLog) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import cv2
@@ -37,6 +37,8 @@ class PageViews:
 
     @classmethod
     def of_settings(cls, settings: DetectorSettings, scales: Sequence[float]) -> PageViews:
+        if not isinstance(scales, Iterable):
+            raise ConfigError(f"scales={scales} must be a list of numbers > 0, such as [1] or [1, 0.75, 1.5]")
         letterbox, normalize = settings.build("letterbox", Letterbox), settings.build("normalization", Normalize)
         mean = np.round(np.array(normalize.mean) * normalize.max_pixel_value)
         fill = np.full(3, letterbox.fill) if letterbox.shape == "page" else mean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ocr.deploy.detector import Detector
-from ocr.deploy.inputs import PageSource, files_below
+from ocr.deploy.inputs import PageSource, files_below, numbered
 from ocr.deploy.model_file import find_model
 from ocr.errors import ConfigError
 from ocr.models.packaged import packaged_detector
@@ -47,8 +48,11 @@ class PageFiles:
 
     def name(self, page: PageSource) -> str:
         """In the outputs; a page of a PDF as browsers name it."""
-        name = page.name if self.folder is None else os.path.relpath(page.name, self.folder).replace(os.sep, "/")
-        return name if page.number is None else f"{name}#page={page.number}"
+        return numbered(self.file_name(page.name), page.number)
+
+    def file_name(self, path: str) -> str:
+        """Of a file in the outputs."""
+        return path if self.folder is None else os.path.relpath(path, self.folder).replace(os.sep, "/")
 
 
 def as_paths(setting: str, value: Any) -> list[str]:
@@ -65,6 +69,13 @@ def as_paths(setting: str, value: Any) -> list[str]:
     return given
 
 
+def as_folder(setting: str, value: Any) -> Path:
+    """A folder to write into, which may be named 2024."""
+    if value is None:
+        raise ConfigError(f"{setting} is not set. Set it to the folder to write into: {setting}=DIR")
+    return Path(str(value))
+
+
 def open_detector(config: DictConfig) -> tuple[Path, Detector]:
     """The file of `checkpoint_path`, or the package's own, and its detector with the settings of the config."""
     model = find_model(str(config.checkpoint_path or packaged_detector()))
@@ -72,10 +83,10 @@ def open_detector(config: DictConfig) -> tuple[Path, Detector]:
         model,
         device=config.device,
         threads=None if config.threads.model == "auto" else config.threads.model,
-        boxes={name: value for name, value in config.boxes.items() if value is not None},
+        boxes={name: value for name, value in (config.boxes or {}).items() if value is not None},
         max_pixels=config.decode.max_pixels,
         tile=config.tile,
-        scales=list(config.scales),
+        scales=config.scales,
     )
     return model, detector
 
@@ -87,10 +98,12 @@ def page_progress(what: str, console: Console) -> Progress:
 
 
 def _files_on_stdin() -> Iterator[str]:
-    """One name per line, as they come; `find` and `ls` write such lists."""
+    """One name per line, as they come; `find` and `ls` write such lists, `find -print0` with NUL between them."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # Names of files are bytes, and not always UTF-8.
     found = False
     for line in sys.stdin:
-        if name := line.rstrip("\r\n"):
+        for name in filter(None, line.rstrip("\r\n").split("\0")):
             found = True
             yield from files_below(name)
     if not found:

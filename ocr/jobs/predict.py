@@ -9,19 +9,19 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import xxhash
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from ocr.checks import check_choice, check_integer
+from ocr.checks import check_choice, check_flag, check_integer
 from ocr.deploy.detector import Detector
 from ocr.deploy.inputs import PageSource, pages_of
 from ocr.deploy.outputs import check_formats, write_outputs
 from ocr.deploy.page import TextPage
 from ocr.deploy.prediction_log import PredictionLog, Stamp
 from ocr.deploy.stream import PageStream
-from ocr.jobs.page_files import PageFiles, open_detector, page_progress
+from ocr.jobs.page_files import PageFiles, as_folder, open_detector, page_progress
 from ocr.jobs.run import run_job
 
 
@@ -30,14 +30,17 @@ class Prediction:
 
     def __init__(self, config: DictConfig, console: Console) -> None:
         self.config, self.console = config, console
-        self.out = Path(str(config.out))  # A folder may be named 2024.
+        self.out = as_folder("out", config.out)
         self.images = PageFiles.of_setting(config.images)
-        self.formats = [config.formats] if isinstance(config.formats, str) else list(config.formats)
+        self.formats = list(config.formats) if OmegaConf.is_list(config.formats) else [config.formats]
         check_formats(self.formats)
         check_integer("batch_size", config.batch_size, minimum=1)
         check_integer("readers", config.readers, minimum=1)
         check_choice("on_bad_sample", config.on_bad_sample, ("raise", "skip"))
-        self.boxes = self.new_pages = self.left_out = 0
+        check_flag("draw", config.draw)
+        check_flag("overwrite", config.overwrite)
+        self.boxes = self.new_pages = self.left_out = self.drawings = 0
+        self._stamps: dict[str, Stamp] = {}
 
     def run(self) -> Path:
         """Find the text on all pages that are not in `out` yet, and write what `out` has."""

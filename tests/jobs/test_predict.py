@@ -83,6 +83,10 @@ def test_files_patterns_lists_and_standard_input_are_named_as_they_are_given(run
     listed = f"{pages}/more/c.png\n\npages/a.png\r\n"
     assert list(run("images=-", out="4", stdin=listed)) == [f"{pages}/more/c.png", "pages/a.png"]
     assert len(list(Path("4/drawn").rglob("*.jpg"))) == 2
+    assert list(run("images=-", "boxes=null", out="5", stdin="pages/a.png\0pages/b.jpg\0")) == [
+        "pages/a.png",
+        "pages/b.jpg",
+    ]
 
 
 def test_every_page_of_a_pdf_has_its_number(run, pages):
@@ -226,6 +230,11 @@ class TestRefused:
             (["images=pages", "on_bad_sample=maybe"], "on_bad_sample"),
             (["images=pages", "boxes.tresh=1"], "boxes.tresh is not a setting: did you mean thresh"),
             (["images=pages", "scales=[0]"], "scales=[0] must be numbers > 0"),
+            (["images=pages", "scales=2"], "scales=2 must be a list"),
+            (["images=pages", "formats=null"], "formats=[None]: None: Known: "),
+            (["images=pages", "out=null"], "out is not set"),
+            (["images=pages", "overwrite=no"], "overwrite='no' must be true or false"),
+            (["images=pages", "draw=off"], "draw='off' must be true or false"),
             (["images=pages", "decode.max_pixels=100"], "decode.max_pixels=100. Raise the setting"),
         ],
     )
