@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from ocr.deploy.inputs import PAGE_MARK
 from ocr.errors import ConfigError, OutputError
 
 NAME = "predictions.jsonl"
@@ -30,6 +31,10 @@ class PredictionLog:
         self.path = folder / NAME
         self._places: dict[str, int] = {}
         self._stamps: dict[str, Stamp] = {}
+        self._in_pdf: dict[str, list[str]] = {}
+        self._outdated: set[str] = set()
+        self.added = 0
+        """Pages that were not there before, or outdated."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file: IO[bytes] = self.path.open("a+b")
@@ -43,13 +48,14 @@ class PredictionLog:
                 self._file.truncate(0)
                 self._places.clear()
                 self._stamps.clear()
+                self._in_pdf.clear()
                 self._append(dict(found_with))
         except BaseException:
             self._file.close()
             raise
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._places) - len(self._outdated)
 
     def __enter__(self) -> Self:
         return self
@@ -63,14 +69,24 @@ class PredictionLog:
         """Whether a page is there, and its file is still the same."""
         return name in self._places and self._stamps[name] == stamp
 
+    def leave_out_outdated(self, file: str, stamp: Stamp) -> None:
+        """Leave out the pages of a file that has changed, until they are added again: a PDF may have fewer now."""
+        for name in (file, *self._in_pdf.get(file, ())):
+            if name in self._places and self._stamps[name] != stamp:
+                self._outdated.add(name)
+
     def add(self, name: str, stamp: Stamp, page: Mapping[str, Any]) -> None:
         """Write down one page at once; `page` is that of the native annotation format, with scores."""
+        self.added += name not in self._places or name in self._outdated
+        self._outdated.discard(name)
         self._places[name] = self._append({"name": name, "stamp": stamp, **page})
         self._stamps[name] = stamp
 
     def pages(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Name and page, in the order in which names came first, read from the file one by one."""
         for name, place in self._places.items():
+            if name in self._outdated:
+                continue
             self._file.seek(place)
             page = json.loads(self._file.readline())
             yield name, {key: value for key, value in page.items() if key not in ("name", "stamp")}
@@ -105,7 +121,10 @@ class PredictionLog:
                 self._file.truncate(place)
                 return True
             entry = self._parsed(line, "name", "stamp")
-            self._places[entry["name"]], self._stamps[entry["name"]] = place, entry["stamp"]
+            name = entry["name"]
+            if name not in self._places and PAGE_MARK in name:
+                self._in_pdf.setdefault(name.rpartition(PAGE_MARK)[0], []).append(name)
+            self._places[name], self._stamps[name] = place, entry["stamp"]
 
     def _parsed(self, line: bytes, *fields: str) -> dict[str, Any]:
         try:

@@ -47,14 +47,13 @@ class Prediction:
         config = self.config
         model, detector = open_detector(config)
         with PredictionLog(self.out, self._found_with(detector, model), config.overwrite) as log:
-            before = len(log)
             try:
                 skipped = self._find(detector, log)
             finally:
                 # An interrupted run, too, leaves all that it has found.
                 images = self.images.folder
                 notes = write_outputs(log, self.out, self.formats, None if images is None else Path(images))
-            self._print_summary(before, skipped, notes)
+            self._print_summary(len(log) - log.added, skipped, notes)
         return self.out
 
     def _find(self, detector: Detector, log: PredictionLog) -> dict[str, str]:
@@ -75,11 +74,19 @@ class Prediction:
     def _pages(self, log: PredictionLog, progress: Progress) -> Iterator[PageSource]:
         """Pages that are not in the log."""
         (task,) = progress.task_ids
+        drawn = os.path.join(os.path.realpath(self._drawn), "")
         for file in self.images:
+            if os.path.realpath(file).startswith(drawn):
+                self.drawings += 1
+                progress.advance(task)
+                continue
+            # Before the file is read: if it changes meanwhile, the next run does it again.
+            stamp = self._stamps[file] = _stamp(file)
+            log.leave_out_outdated(self.images.file_name(file), stamp)
             for number, page in enumerate(pages_of(file)):
                 if number and self.images.files is not None:
                     progress.update(task, total=(progress.tasks[0].total or 0) + 1)
-                if log.has(self.images.name(page), _stamp(page.name)):
+                if log.has(self.images.name(page), stamp):
                     progress.advance(task)
                 else:
                     yield page
@@ -89,12 +96,16 @@ class Prediction:
         found = page.to_dict()
         del found["name"]
         if self.config.draw:
-            page.draw(self.out / "drawn" / _drawing(name))
+            page.draw(self._drawn / _drawing(name))
         # Last, so that a page in the log is done.
-        log.add(name, _stamp(page.name), found)
+        log.add(name, self._stamps[page.name], found)
         self.boxes += len(page)
         self.new_pages += 1
         self.left_out += page.detections.left_out
+
+    @property
+    def _drawn(self) -> Path:
+        return self.out / "drawn"
 
     def _found_with(self, detector: Detector, model: Path) -> dict[str, Any]:
         """All that the predictions depend on."""
@@ -116,9 +127,14 @@ class Prediction:
         else:
             text = f"all {before} pages were there: {escape(str(self.out))}"
         self.console.print(text, highlight=False, soft_wrap=True)
-        for what, count in (("pages skipped", len(skipped)), ("boxes over max_candidates", self.left_out)):
+        told = {
+            "pages skipped": len(skipped),
+            "boxes over max_candidates": self.left_out,
+            f"pages left out: drawings in {escape(str(self._drawn))}": self.drawings,
+        }
+        for what, count in told.items():
             if count:
-                self.console.print(f"[yellow]{count} {what}")
+                self.console.print(f"[yellow]{count} {what}", soft_wrap=True)
         for line in (*(f"skipped {reason}" for reason in skipped.values()), *notes):
             self.console.print(escape(line), highlight=False, soft_wrap=True)
 
