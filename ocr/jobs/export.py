@@ -10,13 +10,14 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.markup import escape
 
-from ocr.checks import check_integer
+from ocr.checks import check_flag, check_integer
 from ocr.deploy.detector import Detector
 from ocr.deploy.export.export import Export, Exporter
 from ocr.deploy.inputs import PageSource
 from ocr.deploy.runtimes.torch_runtime import wrap_detector
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
+from ocr.jobs.page_files import as_folder
 from ocr.jobs.run import run_job
 from ocr.models.load import load_detector
 from ocr.models.packaged import packaged_detector
@@ -27,7 +28,8 @@ from ocr.pipeline.source import FolderSource, open_folder
 
 def export(config: DictConfig, console: Console) -> Path:
     """Write `out`: the model with its settings and its proof in the metadata."""
-    out = Path(config.out)
+    out = as_folder("out", config.out)
+    check_flag("force", config.force)
     threads = None if config.threads.model == "auto" else config.threads.model
     images, annotations = _proof_folders(config)
     exporter = Exporter(
@@ -42,7 +44,7 @@ def export(config: DictConfig, console: Console) -> Path:
         ),
         console,
     )
-    detector, settings = load_detector(config.checkpoint_path or packaged_detector())
+    detector, settings = load_detector(str(config.checkpoint_path or packaged_detector()))
     warm_up()
     reference = Detector(wrap_detector(detector, settings))
     exporter.run(detector, settings, reference)
@@ -53,7 +55,7 @@ def export(config: DictConfig, console: Console) -> Path:
 
 def _proof_folders(config: DictConfig) -> tuple[str | None, str | None]:
     if config.images is not None:
-        return config.images, config.annotations
+        return str(config.images), None if config.annotations is None else str(config.annotations)
     if config.annotations is not None:
         raise ConfigError(f"annotations={config.annotations}, but images is not set. Set the folder of their pages")
     if config.dataset_base_path is None:
@@ -62,8 +64,10 @@ def _proof_folders(config: DictConfig) -> tuple[str | None, str | None]:
 
 
 def _calibration_folder(config: DictConfig) -> str | None:
-    if config.precision != "int8" or config.calibration is not None:
-        return config.calibration if config.precision == "int8" else None
+    if config.precision != "int8":
+        return None
+    if config.calibration is not None:
+        return str(config.calibration)
     return None if config.dataset_base_path is None else f"{config.dataset_base_path}/images/train"
 
 

@@ -226,6 +226,14 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_computed(run_expo
         run_export(format, precision)
 
 
+def test_a_link_keeps_leading_to_the_folder_of_the_export(run_export, tmp_path):
+    (tmp_path / "disk" / "models").mkdir(parents=True)
+    (tmp_path / "out").symlink_to(tmp_path / "disk" / "models")
+    run_export("torchscript")
+    assert (tmp_path / "out").is_symlink()
+    assert [file.name for file in (tmp_path / "disk").rglob("*")] == ["models", "model.torchscript"]
+
+
 def test_a_folder_with_other_files_is_not_replaced(run_export, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")

@@ -38,6 +38,13 @@ def test_a_dataset_proves_an_export_that_needs_no_other_setting(
     assert json.dumps(proof["hmean"])
 
 
+def test_a_folder_that_cannot_be_made_is_named(synthetic, detector_file, monkeypatch, capsys, logging_restored):
+    words = [f"checkpoint_path={detector_file}", f"dataset_base_path={synthetic}", "pages=1", "format=torchscript"]
+    with pytest.raises(SystemExit):
+        run(monkeypatch, *words, f"out={detector_file}/exported")
+    assert f"cannot write out={detector_file}/exported" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -46,6 +53,10 @@ def test_a_dataset_proves_an_export_that_needs_no_other_setting(
         (["annotations=labels.json"], "images is not set"),
         (["pages=0"], "pages=0 must be an integer >= 1"),
         (["format=onx"], "did you mean onnx"),
+        (["images=2024"], "2024 is not a folder"),
+        (["out=2024"], "no pages to prove"),
+        (["out=null"], "out is not set"),
+        (["force=no"], "force='no' must be true or false"),
     ],
 )
 def test_a_setting_that_cannot_work_is_named_before_the_model_is_read(

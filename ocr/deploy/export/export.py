@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,7 +13,6 @@ from tempfile import mkdtemp
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from ocr.deploy.detector import Detector
 from ocr.deploy.export import formats
@@ -71,8 +70,8 @@ class Exporter:
         """Write the folder `out`; raises ProofError if the model fails beside `reference`, the same detector."""
         request = self.request
         info = ModelInfo(settings, request.format, request.precision, versions=_versions(request.format))
-        request.out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(mkdtemp(prefix=f".{request.out.name}.", suffix=".partial", dir=request.out.parent))
+        out = request.out.resolve()  # Of a link, the folder that it leads to is replaced.
+        folder = _beside(out, ".partial")
         try:
             with closing(self._builds(detector, settings, reference)) as builds:
                 save, proof = self._first_proven(builds, folder, info, reference)
@@ -82,7 +81,7 @@ class Exporter:
                     f"{'; '.join(proof.faults)}. Nothing was written; force=true writes it all the same"
                 )
             save(folder, replace(info, proof=proof.to_dict()))
-            _put(folder, request.out)
+            _put(folder, out)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return proof
@@ -153,19 +152,36 @@ def check_out(out: Path) -> None:
         raise ConfigError(f"out={out} exists and is not the folder of an export. Choose another one")
 
 
+def _beside(out: Path, suffix: str) -> Path:
+    """A new folder on the same disk."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return Path(mkdtemp(prefix=f".{out.name}.", suffix=suffix, dir=out.parent))
+    except OSError as error:
+        raise _cannot_write(out, error) from error
+
+
 def _put(folder: Path, out: Path) -> None:
     """Rename the finished folder; an earlier export is moved away first, so that no reader sees parts of both."""
+    old = _beside(out, ".old") if out.exists() else None
     try:
         folder.chmod(0o755)
-        old = Path(mkdtemp(prefix=f".{out.name}.", suffix=".old", dir=out.parent))
-        if out.exists():
+        if old is not None:
             os.replace(out, old)
         os.replace(folder, out)
-        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise OutputError(
-            f"cannot write out={escape(str(out))} ({error.strerror}). Check permissions and free space"
-        ) from error
+        if old is not None:
+            with suppress(OSError):
+                os.replace(old, out)  # Empty, or the earlier export, which goes back.
+            with suppress(OSError):
+                old.rmdir()
+        raise _cannot_write(out, error) from error
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _cannot_write(out: Path, error: OSError) -> OutputError:
+    return OutputError(f"cannot write out={out} ({error.strerror or error}). Check permissions and free space")
 
 
 def _versions(format: str) -> dict[str, str]:
