@@ -157,6 +157,15 @@ def test_a_dropped_file_is_looked_at_and_a_bad_one_is_explained(browser, client,
     eventually(lambda: "large.png has 3 MB; at most 2 MB" in text(browser, "#status"))
 
 
+def test_a_file_that_is_too_large_ends_the_request_before_and_its_progress(browser, client):
+    show(browser, client)
+    browser.evaluate(
+        "detect(new File(['one'], 'one.png')); info.limits.bytes = 4; detect(new File(['large'], 'two.png'))"
+    )
+    assert text(browser, "#status").startswith("two.png has 0.00 MB")
+    assert browser.evaluate("document.querySelector('#progress').hidden")
+
+
 def test_a_screen_reader_finds_names_for_everything(browser, client, files):
     show(browser, client)
     choose(browser, files["scan.pdf"])
