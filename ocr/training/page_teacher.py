@@ -74,9 +74,13 @@ class PageTeacher(Teacher):
         normalization: Normalize | None = None,
         outside: float = 0.3,
         cache_folder: str | os.PathLike[str] | None = None,
+        cache_max_bytes: int | str = "auto",
+        cache_max_total_bytes: int | str = "auto",
     ) -> None:
         super().__init__(model)
-        self._letterbox, self._outside, self._folder = letterbox or Letterbox(), outside, cache_folder
+        self._letterbox, self._outside = letterbox or Letterbox(), outside
+        self._kept_in: dict[str, Any] = {"folder": cache_folder, "max_bytes": cache_max_bytes}
+        self._kept_in["max_total_bytes"] = cache_max_total_bytes
         self._found = FoundText(self.model, normalization or Normalize(), self.about["fingerprint"])
         self._pages: Cache | None = None
         self._numbers: dict[str, int] = {}
@@ -91,7 +95,7 @@ class PageTeacher(Teacher):
         decode = replace(dataset.decode, needed_side=self._letterbox.size)
         make = FixedPart(decode, (self._letterbox, self._found))
         # Not started, which would make a few of them again, and other threads or another device round differently.
-        self._pages = Cache(dataset.source, make.parts, make, KEPT, self._folder)
+        self._pages = Cache(dataset.source, make.parts, make, KEPT, **self._kept_in)
         self._numbers = {dataset.source.entry(index).path: index for index in range(len(dataset))}
 
     def start_epoch(self) -> None:
