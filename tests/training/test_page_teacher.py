@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from ocr.datasets import DBTransforms, OCRDataset
+from ocr.datasets import DBTransforms, OCRDataset, OCRWebDataset
 from ocr.errors import ConfigError
 from ocr.models import TextDetector
 from ocr.pipeline.copy_paste import CopyPasteLines
@@ -17,6 +17,8 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.suffix import RandomFlip, RandomRotate, RandomScale, RandomWindow
 from ocr.pipeline.targets import Targets
 from ocr.pipeline.turns import QuarterTurn, RandomPerspective
+from ocr.tools.convert.report import convert
+from ocr.tools.convert.settings import ConvertSettings
 from ocr.training.page_teacher import LEVELS, PageTeacher, move_maps
 
 SIDE = 320
@@ -87,6 +89,18 @@ def test_maps_lie_where_labels_drawn_on_the_moved_page_lie(synthetic, stage):
 def drawn(sample: Sample) -> np.ndarray:
     """The probability map of the whole text, not shrunk: moving and drawing then commute."""
     return np.asarray(Targets(shrink_ratio=0.9)(sample).maps.prob_map, dtype=np.float32)
+
+
+def test_pages_of_shards_have_the_maps_of_their_files(synthetic, model, tmp_path):
+    folder, at = pages(synthetic), tmp_path / "shards"
+    convert({"train": folder}, at, ConvertSettings(samples_per_shard=3))
+    shards = OCRWebDataset(str(at / "train-*.tar"), folder.transform)
+    of_files, of_shards = (started(model, dataset, tmp_path) for dataset in (folder, shards))
+    names = {folder.name(index): index for index in range(len(folder))}
+    for index in range(len(shards)):
+        found = of_shards.maps(batch_of(shards, index))
+        same = of_files.maps(batch_of(folder, names[shards.name(index)]))
+        assert torch.equal(found.prob_logits, same.prob_logits)
 
 
 def test_what_is_not_on_the_page_is_background(synthetic, model, tmp_path):
