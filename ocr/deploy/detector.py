@@ -74,7 +74,7 @@ class Detector:
         return cls(model, boxes, max_pixels, tile, scales)
 
     def __call__(self, source: object) -> Any:
-        """A TextPage for one image (path, bytes, array, Pillow image); a list of them for a PDF or an iterable."""
+        """A TextPage for one image (path, bytes, array, Pillow image); a list for a PDF, many pages or an iterable."""
         if is_single(source):
             (page,) = pages_of(source)
             return self.on_page(page)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,21 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from ocr.deploy.pdf import PDF_MAGIC, count_pdf_pages, render_pdf_page
+from ocr.deploy.tiff import begin_with, tiff_pages
 from ocr.errors import ConfigError, ImageError
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.malloc import return_freed_memory
 from ocr.pipeline.decode import Decode, pillow_pixels
-from ocr.pipeline.image_header import DAMAGE, check_pixel_count
+from ocr.pipeline.image_header import DAMAGE, check_pixel_count, image_format
 from ocr.pipeline.image_listing import ImageListing
 from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.sample import Sample
 
 PAGE_EXTENSIONS = (*IMAGE_EXTENSIONS, ".pdf")
 PAGE_MARK = "#page="
-"""Between the name of a PDF and the number of a page in it, as browsers have it."""
+"""Between the name of a PDF or TIFF and the number of a page in it, as browsers have it."""
+START_BYTES = 16
+"""Of a file, which tell its kind."""
 # Pillow reads the pixels of an image that was opened only now; two threads with the same one would share its file.
 _LOADING = threading.Lock()
 LARGE_BYTES = 128 << 20
@@ -40,12 +44,12 @@ class PageSource:
 
     name: str
     number: int | None
-    """Of the page in its PDF, from 1; None for an image."""
+    """Of the page in its PDF or TIFF, from 1; None for an image."""
     read: Callable[[Decode], Sample]
 
 
 def numbered(name: str, number: int | None) -> str:
-    """The name of a page: that of its file, with its number if it is in a PDF.
+    """The name of a page: that of its file, with its number if it has several.
 
     >>> numbered("a.jpg", None), numbered("b.pdf", 2)
     ('a.jpg', 'b.pdf#page=2')
@@ -75,26 +79,30 @@ class PagePixels:
 
 
 def is_single(source: object) -> bool:
-    """Whether a source is one image, as opposed to a PDF or a collection."""
-    if isinstance(source, (str, os.PathLike)):
-        return not _is_pdf(source)
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return bytes(source[: len(PDF_MAGIC)]) != PDF_MAGIC
+    """Whether a source is one image, as opposed to a PDF, a TIFF of several pages, or a collection."""
+    if isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)):
+        first = list(islice(pages_of(source), 2))
+        return len(first) == 1 and first[0].number is None
     return isinstance(source, (np.ndarray, Image.Image))
 
 
 def pages_of(source: object) -> Iterator[PageSource]:
-    """The pages of an image, a PDF, or an iterable of both."""
+    """The pages of an image, a PDF, a TIFF, or an iterable of them."""
     if isinstance(source, (str, os.PathLike)):
         name = os.fspath(source)
-        if _is_pdf(source):
+        start = _start_of(name)
+        if start.startswith(PDF_MAGIC):
             yield from _pdf_pages(name, name)
+        elif image_format(start) == "TIFF":
+            yield from _tiff_pages(name, name)
         else:
             yield PageSource(name, None, partial(_read_file, name))
     elif isinstance(source, (bytes, bytearray, memoryview)):
         data = bytes(source)
         if data.startswith(PDF_MAGIC):
             yield from _pdf_pages(data, "bytes")
+        elif image_format(data[:START_BYTES]) == "TIFF":
+            yield from _tiff_pages(data, "bytes")
         else:
             yield PageSource("bytes", None, partial(_decode, data, "bytes"))
     elif isinstance(source, np.ndarray):
@@ -145,12 +153,12 @@ def files_below(path: str) -> list[str]:
     return found
 
 
-def _is_pdf(path: str | os.PathLike[str]) -> bool:
+def _start_of(path: str) -> bytes:
     try:
         with open(path, "rb") as stream:
-            return stream.read(len(PDF_MAGIC)) == PDF_MAGIC
+            return stream.read(START_BYTES)
     except (OSError, ValueError):
-        return False  # Told when the page is read.
+        return b""  # Told when the page is read.
 
 
 def _pdf_pages(content: str | bytes, name: str) -> Iterator[PageSource]:
@@ -164,18 +172,47 @@ def _pdf_pages(content: str | bytes, name: str) -> Iterator[PageSource]:
         yield PageSource(name, index + 1, partial(_read_pdf, content, name, index))
 
 
+def _tiff_pages(content: str | bytes, name: str) -> Iterator[PageSource]:
+    """A TIFF of one page is an image like others; several have numbers."""
+    first, number = 0, 0
+    try:
+        for number, offset in enumerate(tiff_pages(content, name), 1):
+            first = first or offset
+            if number == 2:
+                yield PageSource(name, 1, partial(_read_tiff, content, name, first))
+            if number > 1:
+                yield PageSource(name, number, partial(_read_tiff, content, name, offset))
+    except ImageError as error:
+        if number == 1:
+            yield PageSource(name, 1, partial(_read_tiff, content, name, first))
+        if number:
+            yield PageSource(name, number + 1, partial(_refuse, error))
+            return
+    if number < 2:
+        # What is damaged from the start, the decoder tells.
+        yield PageSource(name, None, partial(_read_tiff, content, name, first))
+
+
 def _refuse(error: ImageError, decode: Decode) -> Sample:
     raise error
 
 
 def _read_file(path: str, decode: Decode) -> Sample:
+    return _decode(_content_of(path), path, decode)
+
+
+def _content_of(path: str) -> bytes:
     try:
         with open(path, "rb") as stream:
-            data = stream.read()
+            return stream.read()
     except (OSError, ValueError) as error:  # A NUL in the path is a ValueError.
         reason = getattr(error, "strerror", None) or error
         raise ImageError(f"{path}: cannot be opened ({reason}). Check the path") from error
-    return _decode(data, path, decode)
+
+
+def _read_tiff(content: str | bytes, name: str, offset: int, decode: Decode) -> Sample:
+    data = _content_of(content) if isinstance(content, str) else content
+    return _decode(begin_with(data, offset) if offset else data, name, decode)
 
 
 def _decode(data: bytes, name: str, decode: Decode) -> Sample:

@@ -32,7 +32,7 @@ class TextPage:
 
     @property
     def number(self) -> int | None:
-        """Of the page in its PDF, from 1; None for an image."""
+        """Of the page in its PDF or TIFF, from 1; None for an image."""
         return self.source.number
 
     @property

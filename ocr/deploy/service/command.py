@@ -34,7 +34,7 @@ def serve(
     wait_ms: Annotated[float, typer.Option(help="How long a page waits for others of its size.")] = 5,
     max_megabytes: Annotated[float, typer.Option(help="Largest upload; else 413.")] = 32,
     max_megapixels: Annotated[float, typer.Option(help="Largest image; else 422.")] = 50,
-    max_pages: Annotated[int, typer.Option(min=1, help="Most pages of a PDF; else 422.")] = 20,
+    max_pages: Annotated[int, typer.Option(min=1, help="Most pages of a PDF or TIFF; else 422.")] = 20,
     max_seconds: Annotated[float, typer.Option(help="For the upload (else 408), then for the answer (else 504).")] = 30,
     max_requests: Annotated[int, typer.Option(min=1, help="Most requests at once; else 429.")] = 16,
 ) -> None:

@@ -21,7 +21,7 @@ class Limits:
     pixels: int = 50_000_000
     """Of an image; an A4 page at 600 dpi has 35 million. Pages of a PDF are rendered smaller instead."""
     pages: int = 20
-    """Of a PDF."""
+    """Of a PDF or TIFF."""
     seconds: float = 30.0
     """For the upload, and once more for the answer."""
     requests: int = 16
@@ -38,7 +38,7 @@ class Limits:
         return Refusal(422, "too_many_pixels", message)
 
     def too_many_pages(self) -> Refusal:
-        return Refusal(422, "too_many_pages", f"A PDF may have at most {self.pages} pages. Send it in parts.")
+        return Refusal(422, "too_many_pages", f"A file may have at most {self.pages} pages. Send it in parts.")
 
     def too_many_requests(self) -> Refusal:
         message = f"{self.requests} requests are at work already. Send this one again in a moment."

@@ -17,7 +17,7 @@ _PAGE = {
     "type": "object",
     "required": ["page", "img_w", "img_h", "words"],
     "properties": {
-        "page": {"type": "integer", "description": "Number in the PDF, from 1; 1 for an image."},
+        "page": {"type": "integer", "description": "Number in the PDF or TIFF, from 1; 1 for an image."},
         "img_w": {"type": "integer", "description": "Width; a page of a PDF is rendered at 200 dpi."},
         "img_h": {"type": "integer"},
         "words": {"type": "object", "additionalProperties": _WORD, "description": "Top to bottom, by 0001, 0002, ..."},

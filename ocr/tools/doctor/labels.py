@@ -80,7 +80,7 @@ def add_suspects(report: Report, judges: Sequence[Judge], console: Console | Non
 
 def see_page(detector: Detector, path: Path) -> PageInput:
     """A page as the detector sees it, with its map, and without labels."""
-    (source,) = pages_of(path)
+    source = next(pages_of(path))
     views = detector.prepare_views(source)
     prob_map = detector.maps_of_views([views])[0]
     first = views[0]
