@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 from torch.utils.data import DataLoader
 
 from ocr import Loader, cached
-from ocr.cache.item_format import pack_item, unpack_item
+from ocr.cache.item_format import MANY, pack_item, unpack_item
 from ocr.cache.store import Store
 from ocr.errors import ConfigError, DataError
 
@@ -275,6 +275,31 @@ values = st.recursive(
 @given(values)
 def test_every_value_comes_back_as_it_was(value):
     assert same(unpack_item(pack_item(value)), value)
+
+
+LONG = 2 * MANY
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        list(range(-LONG, LONG)),
+        tuple(map(float, range(LONG))),
+        [0.1, float("inf"), -0.0] * LONG,
+        # What is not all of one kind, or too large, stays as it is.
+        [True] * LONG,
+        [1.5] * LONG + [2],
+        [2**63] * LONG,
+        # Behind other bytes, which need not be a multiple of eight.
+        {"mask": b"abc", "tokens": list(range(LONG)), "boxes": [list(range(LONG)), b"d", list(range(LONG))]},
+    ],
+)
+def test_long_lists_of_numbers_come_back_as_they_were(value):
+    assert same(unpack_item(pack_item(value)), value)
+
+
+def test_long_lists_of_numbers_are_kept_as_bytes_and_not_as_text():
+    assert len(pack_item([1] * 1000).metadata) < 100
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.bool, torch.int64])
