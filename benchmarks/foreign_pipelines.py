@@ -26,6 +26,8 @@ Opened = tuple[Iterable[Any], Step]
 BATCH = 16
 SIDE = 128
 STORAGE_SECONDS = 0.02
+REPEATED = 8
+"""The same images so many times where an epoch would else be over in a tenth of a second."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ def ultralytics_data(folder: Path) -> Opened:
 
     images, names = folder / "images" / "a", {0: "a", 1: "b"}
     dataset = YOLODataset(img_path=str(images), imgsz=SIDE, augment=True, hyp=DEFAULT_CFG, data={"names": names})
+    dataset = torch.utils.data.ConcatDataset([dataset] * REPEATED)
     loader = DataLoader(
         dataset, BATCH, num_workers=2, collate_fn=YOLODataset.collate_fn, multiprocessing_context="spawn"
     )
@@ -179,7 +182,9 @@ def tar_shards(folder: Path) -> Opened:
                     {"__key__": f"{number:06d}", "jpg": path.read_bytes(), "cls": int(path.parent.name == "b")}
                 )
         shards = sorted(map(str, (folder / "shards").glob("*.tar")))
-    stream = webdataset.WebDataset(shards, shardshuffle=False).shuffle(32).decode("pil").to_tuple("jpg", "cls")
+    stream = (
+        webdataset.WebDataset(shards * REPEATED, shardshuffle=False).shuffle(32).decode("pil").to_tuple("jpg", "cls")
+    )
     stream = stream.map_tuple(crops()).batched(BATCH // 4)
     return DataLoader(stream, batch_size=None), ModelStep(small_model(8))
 
@@ -200,7 +205,7 @@ def large_arrays(folder: Path) -> Opened:
 
     count = len(list((folder / "images").rglob("*.jpg")))
     images = TensorDataset(torch.rand(BATCH, 3, 384, 384))
-    dataset = Subset(images, [number % BATCH for number in range(2 * count)])
+    dataset = Subset(images, [number % BATCH for number in range(REPEATED * count)])
     return DataLoader(dataset, BATCH, num_workers=1, persistent_workers=True, collate_fn=as_arrays), stacked
 
 

@@ -110,7 +110,7 @@ def _check_given(loader: object, step: object) -> None:
 
 def _advise_loader(loader: DataLoader[Any], step: Step | None, items: int, cores: int) -> tuple[Advice, LoaderRemedies]:
     costs = measure_loader(loader, step, items, cores)
-    remedies = LoaderRemedies(loader, costs, cores)
+    remedies = LoaderRemedies(loader, costs, cores, step)
     shape = (costs.items, costs.batch_size, loader.num_workers)
     place, demands = type(loader.dataset).__name__, remedies.present.later.pipeline.demands
     advice = Advice(place, *shape, demands, costs.consumer, remedies.present, remedies.all(), unit="item")

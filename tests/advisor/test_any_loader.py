@@ -115,8 +115,9 @@ def test_every_remedy_is_tried_and_compared_with_its_prediction():
     verified = [name for name, _, _ in found.advice.verified]
     assert verified == ["present", *(remedy.name for remedy in found.remedies)]
     assert "workers that stay" in verified
-    # Four steps to measure one, then three epochs of two batches of each.
-    assert steps == [4] * (4 + 3 * 2 * len(verified))
+    # Four steps to measure one, some to try workers, and three epochs of two batches of each.
+    assert set(steps) == {4}
+    assert len(steps) >= 4 + 3 * 2 * len(verified)
     assert found.advice.mean_error is not None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from omegaconf import DictConfig
 
 from ocr.advisor.measure.bench_epochs import DataEpochs
@@ -14,8 +15,11 @@ def time_model_epoch(config: DictConfig, split: str, max_seconds: float) -> floa
     loader = DataEpochs(config, split).loader
     with model_threads(config):
         step = ModelStep(config, find_device(config.trainer.accelerator), split == "train")
-        # A pass that fills the cache; its first batch warms the model up.
-        for number, batch in enumerate(loader):
-            if number == 0 and batch is not None:
-                step(batch)
+        # A pass that fills the cache; the first batch warms the model up, or compiles it, as do other shapes.
+        seen: set[torch.Size] = set()
+        for batch in loader:
+            if batch is None or (seen and not config.compile_model) or batch["images"].shape in seen:
+                continue
+            seen.add(batch["images"].shape)
+            step(batch)
         return run_part(loader, step, max_seconds)

@@ -48,12 +48,19 @@ class _SameBatch:
         return copied(self.batch)
 
 
+def _as_it_is(batch: Any) -> Any:
+    """Torch's own function makes tensors of arrays, which take another way between processes."""
+    return batch
+
+
 def measure_sending(loader: Loader, batch: Any, size: int, batch_seconds: float, cores: int) -> Sending:
     """Batches that are there already show what sending takes; real ones, from one worker and from one per core, show
     what starting, memory and working at the same time do."""
     rounds = max(MADE_BATCHES, min(MAX_BATCHES, int(MADE_SECONDS / max(1e-6, batch_seconds))))
     try:
-        same = _from_workers(loader, _SameBatch(batch, SENT_BATCHES), 1, SENT_BATCHES, batch_size=None)
+        same = _from_workers(
+            loader, _SameBatch(batch, SENT_BATCHES), 1, SENT_BATCHES, batch_size=None, collate_fn=_as_it_is
+        )
         alone = _from_workers(loader, loader.dataset, 1, rounds, **_few_batches(loader, rounds))
         together, count = alone, cores * rounds
         # A stream may give its batches to every worker anew.
@@ -66,7 +73,8 @@ def measure_sending(loader: Loader, batch: Any, size: int, batch_seconds: float,
     started = alone if loader.num_workers < 2 else together
     start = max(0.0, started.first - started.each) + started.end
     contention = min(float(cores), max(1.0, together.each / max(1e-9, alone.each)))
-    transfer = Demand(TRANSFER, sending, sending, received, MAIN, kind="batch")
+    # Both ends compute: the worker while it sends, and the main process while it receives.
+    transfer = Demand(TRANSFER, sending, sending + received, received, MAIN, kind="batch")
     return Sending(transfer, start, alone.memory_bytes, contention)
 
 
@@ -96,6 +104,7 @@ def _from_workers(loader: Loader, dataset: Any, workers: int, count: int, **sett
     sender: Loader = DataLoader(dataset, num_workers=workers, **settings)
     endless = isinstance(dataset, IterableDataset)
     moments: list[float] = []
+    received = 0.0
     with MemoryWatch() as memory:
         begin, cpu = time.perf_counter(), 0.0
         for _ in islice(sender, count) if endless else sender:
@@ -103,9 +112,9 @@ def _from_workers(loader: Loader, dataset: Any, workers: int, count: int, **sett
             # From the second batch on: before that, the workers are started.
             cpu = cpu or time.thread_time()
             if len(moments) == max(1, count - 1):
-                # Before the last batch, after which the workers end; it is not counted, because this takes a moment.
+                # Before the last batch, after which the workers end; it is not counted, because looking takes a moment.
+                received = (time.thread_time() - cpu) / max(1, len(moments) - 1)
                 memory.look()
-            received = (time.thread_time() - cpu) / max(1, len(moments) - 1)
         end = time.perf_counter() - begin - moments[-1]
     each = _fastest_half(moments[::workers] if len(moments) < 3 else moments[:-1:workers])
     return _Arrivals(moments[0], each, 0.0 if endless else end, received, memory.growth_bytes // workers)

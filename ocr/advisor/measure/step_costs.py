@@ -12,6 +12,7 @@ from ocr.advisor.measure.model_step import ModelStep, wait_for
 from ocr.advisor.measure.process_memory import peak_growth
 from ocr.advisor.model.queueing import Consumer
 from ocr.pipeline.batch import Batch
+from ocr.pipeline.padding import STRIDE
 
 CALLS = 2
 """Timed calls per number of pages, after one that warms up; the fastest counts."""
@@ -67,13 +68,24 @@ def page_counts(pages: int) -> list[int]:
 
 
 def measure_step(
-    step: ModelStep, batch: Batch, counts: Sequence[int], max_seconds: float = float("inf"), validating: bool = False
+    step: ModelStep,
+    batch: Batch,
+    counts: Sequence[int],
+    max_seconds: float = float("inf"),
+    validating: bool = False,
+    shapes: int = 1,
 ) -> StepCosts:
-    """Steps with the first 1, 2, ... pages of a batch; larger ones than MIN_PAGES only within `max_seconds`."""
+    """Steps with the first 1, 2, ... pages of a batch; larger ones than MIN_PAGES only within `max_seconds`.
+
+    If an epoch has several `shapes`, a compiled model is compiled once more, for any of them: a smaller batch is first.
+    """
     run: Callable[[Batch], object] = step.infer if validating else step
     times: dict[int, tuple[float, float]] = {}
     grown: dict[int, int] = {}
+    warm_ups = [_smaller(batch)] if shapes > 1 else []
     first, begin = 0.0, time.perf_counter()
+    for other in warm_ups:
+        first += _time(_call(run, other, step.device))[0]
     for pages in counts:
         took = max(times.values(), default=(0.0, 0.0))[0]
         ahead = time.perf_counter() - begin + 2 * (CALLS + 1) * took
@@ -82,7 +94,7 @@ def measure_step(
         call = _call(run, {name: value[:pages] for name, value in batch.items()}, step.device)
         warming: list[tuple[float, float]] = []
         if not times:
-            first = _time(call)[0]  # Its memory is that of the compiler, too.
+            first += _time(call)[0]  # Its memory is that of the compiler, too.
         grown[pages] = _peak(lambda call=call, warming=warming: warming.append(_time(call)), step.device)  # type: ignore[misc]
         is_long = warming[0][0] > LONG_SECONDS
         times[pages] = warming[0] if is_long else min(_time(call) for _ in range(CALLS))
@@ -90,8 +102,14 @@ def measure_step(
     each = (grown[most] - grown[least]) / (most - least) if most > least else grown[most] / most
     each = max(0.0, each)
     pixels = float(batch["images"].shape[-1] * batch["images"].shape[-2])
-    started = max(0.0, first - times[min(times)][0])
+    started = max(0.0, first - (1 + len(warm_ups)) * times[min(times)][0])
     return StepCosts(times, pixels, started, step.kept_bytes + grown[most] - each * most, each)
+
+
+def _smaller(batch: Batch) -> Batch:
+    """A batch with a page and a few rows and columns less, so that nothing of its shape is as before."""
+    pages = max(1, len(batch["images"]) - 1)
+    return {name: value[:pages, ..., :-STRIDE, :-STRIDE] for name, value in batch.items() if torch.is_tensor(value)}
 
 
 def _call(run: Callable[[Batch], object], part: Batch, device: torch.device) -> Callable[[], None]:

@@ -34,6 +34,8 @@ class TypicalBatch:
         """Of a page in the batches of an epoch, padding included."""
         self.largest_pixels = max((area for _, area in areas), default=0) or own
         """Of a page in the largest batch."""
+        self.shapes = len(set(areas))
+        """Of the batches of an epoch, with the number of their pages."""
 
 
 def _areas(loader: Loader) -> list[tuple[int, int]]:

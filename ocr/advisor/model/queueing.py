@@ -100,8 +100,16 @@ class Pipeline:
             serial = size * sum(demand.serial_seconds for demand in demands if demand.resource == resource)
             # Every process has its own GIL; they share the disk.
             shares = max(1, self.workers) if self.processes and resource == GIL else 1
-            limits[resource] = serial / shares + (consumer.step_seconds if resource == MAIN else 0.0)
+            limits[resource] = serial / shares + self._of_the_step(resource)
         return limits
+
+    def _of_the_step(self, resource: str) -> float:
+        """Seconds of a step in which no worker can use a resource."""
+        if resource == MAIN:
+            return self.consumer.step_seconds
+        # A step asks for the GIL with every operation, and gets it only when a thread that holds it lets go.
+        shares = resource == GIL and self.workers and not self.processes
+        return min(self.consumer.step_seconds, self.consumer.step_cpu_seconds) if shares else 0.0
 
     def predict(self) -> Prediction:
         """Predict an epoch."""
@@ -121,8 +129,8 @@ class Pipeline:
 
     def _bottleneck(self, limits: dict[str, float]) -> str:
         largest = max(limits, key=lambda name: limits[name])
-        if largest == MAIN and limits["model"] > limits[MAIN] / 2:
-            return "model"  # Most of it is the step.
+        if self._of_the_step(largest) > limits[largest] / 2:
+            return "model"
         # If the workers keep the cores busy, more workers would not help.
         is_tie = largest == "workers" and limits.get("cores", 0.0) > 0.85 * limits[largest]
         return "cores" if is_tie else largest
@@ -143,6 +151,12 @@ class Prediction:
     @property
     def samples_per_second(self) -> float:
         return self.pipeline.pages / self.epoch_seconds
+
+    @property
+    def batch_seconds(self) -> float:
+        """Between two batches, after the first."""
+        slowest = max(self.limits.values())
+        return slowest if self.pipeline.workers else slowest + self.limits["model"]
 
     @property
     def stage(self) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 from torch.utils.data import DataLoader, RandomSampler
 
 from ocr.advisor.measure.any_loader import FROM_CACHE, LoaderCosts, reads_batches, takes_every_item
+from ocr.advisor.measure.steady import Step, steady_seconds
 from ocr.advisor.model.prefetch import epoch_seconds, uneven_batches
-from ocr.advisor.model.queueing import Demand, Pipeline, beside_workers, contended
+from ocr.advisor.model.queueing import Demand, Pipeline, Prediction, beside_workers, contended
 from ocr.advisor.remedies.advice import Remedy
 from ocr.advisor.remedies.batch_reader import FETCHES, ThreadedReader
 from ocr.cache.items import cached
@@ -25,10 +26,12 @@ AHEAD = 8
 class LoaderRemedies:
     """The loader as it is, and what else could be done with the same dataset, collate function and step."""
 
-    def __init__(self, loader: DataLoader[Any], costs: LoaderCosts, cores: int) -> None:
-        self.loader, self.costs, self.cores = loader, costs, cores
+    def __init__(self, loader: DataLoader[Any], costs: LoaderCosts, cores: int, step: Step | None = None) -> None:
+        self.loader, self.costs, self.cores, self.step = loader, costs, cores, step
         self.builds: dict[str, Build] = {}
         """How to make the loader of each remedy, to try it; caches need a folder."""
+        self._tried: dict[tuple[bool, int], float] = {}
+        """Processes or threads, and how many: how many times as long a batch takes as the queueing model says."""
         self.present = self._present()
 
     def all(self) -> list[Remedy]:
@@ -43,7 +46,8 @@ class LoaderRemedies:
         workers = self.loader.num_workers
         pipeline = self._pipeline(workers, processes=workers > 0, starts=not self.loader.persistent_workers)
         self.builds["present"] = lambda: self.loader
-        return Remedy("present", (), "", pipeline.predict(), pipeline.predict(), 1.0)
+        found = self._predict(pipeline)
+        return Remedy("present", (), "", found, found, 1.0)
 
     def _workers(self) -> list[Remedy]:
         """Other numbers of worker processes, which stay from one epoch to the next; or none."""
@@ -135,7 +139,7 @@ class LoaderRemedies:
                 pipeline,
                 kept_bytes=int(self.costs.kept_bytes * len(self.loader.dataset)),  # type: ignore[arg-type]
             )
-            first = self._pipeline(count, processes=False, dataset=self.costs.one_by_one).predict()
+            first = self._predict(self._pipeline(count, processes=False, dataset=self.costs.one_by_one))
             found.append(replace(remedy, first=first))
         return found
 
@@ -157,9 +161,35 @@ class LoaderRemedies:
     ) -> Remedy:
         if build is not None:
             self.builds[name] = build
-        later = pipeline.predict()
+        later = self._predict(pipeline)
         gain = self.present.later.epoch_seconds / later.epoch_seconds
         return Remedy(name, overrides, about, later, later, gain, kept_bytes)
+
+    def _predict(self, pipeline: Pipeline) -> Prediction:
+        """What the queueing model says, corrected by what so many workers took for a few batches."""
+        found = pipeline.predict()
+        extra = found.batch_seconds * (self._trial(pipeline.workers, pipeline.processes) - 1)
+        return replace(found, epoch_seconds=found.epoch_seconds + pipeline.steps * extra)
+
+    def _trial(self, workers: int, processes: bool) -> float:
+        """Batches of the dataset as it is, with the step: workers and the step hold each other up in ways of their own.
+
+        1 if nothing overlaps, or if the step takes most of the time anyway.
+        """
+        key = (processes, workers)
+        if not workers or key in self._tried:
+            return self._tried.get(key, 1.0)
+        dataset = self.costs.dataset if processes else self.costs.one_by_one
+        expected = self._pipeline(workers, processes, dataset=dataset).predict()
+        if expected.limits["model"] > 2 * expected.loading_seconds:
+            return 1.0
+        batches = self._like(workers) if processes else self._own(self.loader.dataset, workers)
+        try:
+            seconds = steady_seconds(batches, self.step, workers, expected.batch_seconds)
+        except (RuntimeError, OSError):  # Worker processes cannot be started here: told where they are predicted.
+            seconds = None
+        self._tried[key] = 1.0 if seconds is None else seconds / expected.batch_seconds
+        return self._tried[key]
 
     def _pipeline(self, workers: int, processes: bool, starts: bool = False, dataset: Demand | None = None) -> Pipeline:
         costs, sending = self.costs, self.costs.sending

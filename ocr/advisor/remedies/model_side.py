@@ -119,7 +119,8 @@ class ModelSide:
         most = min(self._now.costs.pages, len(pages.batch["images"]))
         # A compiled model would be compiled again for a second number of pages, and for validation.
         counts = [most] if config.compile_model else sorted({max(1, most // 2), most})
-        costs = measure_step(step, pages.batch, counts, validating=not self._training)
+        shapes = pages.shapes if config.compile_model else 1
+        costs = measure_step(step, pages.batch, counts, validating=not self._training, shapes=shapes)
         compiled = config.compile_model and not self.config.compile_model
         return Trial(costs, self._now.validation_seconds if compiled else self._validate(config, step))
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from ocr.advisor.measure import sending
 from ocr.advisor.measure.sending import PINNING_THREAD, copied, measure_pinning, measure_sending, pins_memory
 from ocr.advisor.model.queueing import Consumer, Demand, Pipeline
 
@@ -37,9 +38,24 @@ def test_a_copied_batch_shares_no_tensor():
     assert other["names"][0] == "a"
 
 
+def test_arrays_are_sent_as_arrays_and_not_as_the_tensors_that_torch_would_make_of_them(monkeypatch):
+    sent = []
+
+    def from_workers(loader, dataset, workers, count, **settings):
+        sent.append(settings["collate_fn"](dataset[0]))
+        return real(loader, dataset, workers, count, **settings)
+
+    real = sending._from_workers
+    monkeypatch.setattr(sending, "_from_workers", from_workers)
+    batch = [np.zeros(3), np.ones(2)]
+    loader = DataLoader(batch, batch_size=2, collate_fn=list)  # type: ignore[arg-type]
+    assert measure_sending(loader, batch, 2, batch_seconds=1.0, cores=1).transfer is not None
+    assert [type(array) for array in sent[0]] == [np.ndarray, np.ndarray]
+
+
 def test_workers_are_started_and_send_also_if_an_epoch_has_fewer_batches_than_are_measured():
     loader = DataLoader(torch.arange(4), batch_size=2, num_workers=2)  # type: ignore[arg-type]
-    sending = measure_sending(loader, torch.zeros(2), 2, batch_seconds=1.0, cores=2)
-    assert sending.transfer is not None
-    assert sending.start_seconds > 0
-    assert 1 <= sending.contention <= 2
+    found = measure_sending(loader, torch.zeros(2), 2, batch_seconds=1.0, cores=2)
+    assert found.transfer is not None
+    assert found.start_seconds > 0
+    assert 1 <= found.contention <= 2

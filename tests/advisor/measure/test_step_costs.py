@@ -1,8 +1,12 @@
 """What a step takes: in proportion to pages and pixels, and memory that every page adds to."""
 
+from functools import partialmethod
+
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
+from ocr.advisor.measure import model_epoch
 from ocr.advisor.measure.model_step import ModelStep, model_threads
 from ocr.advisor.measure.process_memory import peak_growth
 from ocr.advisor.measure.step_costs import StepCosts, measure_step
@@ -80,3 +84,45 @@ def test_threads_of_the_model_are_those_of_the_config_and_given_back(config):
     with model_threads(config):
         assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
+
+
+class RecordedStep:
+    """A step that notes the shapes of its batches."""
+
+    device, kept_bytes = CPU, 0
+
+    def __init__(self) -> None:
+        self.shapes: list[tuple[int, ...]] = []
+
+    def __call__(self, batch) -> None:
+        assert batch["images"].shape[-2:] == batch["prob_maps"].shape[-2:]
+        self.shapes.append(tuple(batch["images"].shape))
+
+
+def test_an_epoch_of_several_shapes_is_measured_after_a_batch_of_another_shape():
+    batch = {"images": torch.zeros(4, 3, 96, 64), "prob_maps": torch.zeros(4, 96, 64), "shape": [(96, 64)] * 4}
+    step = RecordedStep()
+    measure_step(step, batch, [4], shapes=3)
+    assert step.shapes[0] == (3, 3, 64, 32)
+    assert set(step.shapes[1:]) == {(4, 3, 96, 64)}
+    alone = RecordedStep()
+    measure_step(alone, batch, [4])
+    assert alone.shapes == step.shapes[1:]
+
+
+def test_a_compiled_model_has_seen_every_shape_before_its_epoch_is_timed(synthetic, monkeypatch):
+    # The graphs are the same as of the default backend, which takes half a minute for each.
+    monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(torch.nn.Module.compile, backend="eager"))
+    graphs = []
+
+    def run_part(loader, step, max_seconds):
+        graphs.append(counters["stats"]["unique_graphs"])
+        for batch in loader:
+            step(batch)
+        graphs.append(counters["stats"]["unique_graphs"])
+        return 1.0
+
+    monkeypatch.setattr(model_epoch, "run_part", run_part)
+    config = composed(synthetic, "compile_model=true", "data.num_workers=0")
+    model_epoch.time_model_epoch(config, "train", 1.0)
+    assert graphs[0] == graphs[1] > 0

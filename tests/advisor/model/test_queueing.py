@@ -39,6 +39,10 @@ def pipeline(*demands: Demand, step: float = 0.0, step_cpu: float = 0.0, **setti
         # One at a time: 16 pages of 10 ms.
         (pipeline(Demand("python", 10 * MS, 10 * MS, 10 * MS, GIL)), GIL, "python", 1.6),
         (pipeline(Demand("source", 10 * MS, 0, 10 * MS, DISK), workers=8), DISK, "source", 1.6),
+        # Threads and the step take turns with the GIL, 160 + 50 ms; processes have their own, and so has a GPU's step.
+        (pipeline(Demand("python", 10 * MS, 10 * MS, 10 * MS, GIL), step=0.05, step_cpu=0.05), GIL, "python", 2.15),
+        (pipeline(Demand("python", 1 * MS, 1 * MS, 1 * MS, GIL), step=0.1, step_cpu=0.1), "model", "", 1.26),
+        (pipeline(Demand("python", 10 * MS, 10 * MS, 10 * MS, GIL), step=0.05), GIL, "python", 1.65),
         # The model: 10 steps of 100 ms, and the first batch.
         (pipeline(WORK, step=0.1), "model", "", 1.08),
         # A model on the CPU takes the cores that loading needs: 80 + 40 ms a batch.
@@ -46,6 +50,12 @@ def pipeline(*demands: Demand, step: float = 0.0, step_cpu: float = 0.0, **setti
         # Batches that the main process must unpickle between its steps: 16 pages of 10 ms, and the step.
         (pipeline(Demand("way", 10 * MS, 0, 10 * MS, MAIN), step=0.02, workers=8), MAIN, "way", 1.82),
         (pipeline(Demand("way", 1 * MS, 0, 1 * MS, MAIN), step=0.1), "model", "", 1.168),
+        (
+            pipeline(Demand("python", 10 * MS, 10 * MS, 10 * MS, GIL), step=0.05, step_cpu=0.05, processes=True),
+            "cores",
+            "python",
+            1.1,
+        ),
         # Workers that are started for every epoch, which has 0.8 s of batches.
         (pipeline(WORK, start_seconds=1.0), START, "", 1.8),
         (pipeline(WORK, start_seconds=0.5), "cores", "work", 1.3),
