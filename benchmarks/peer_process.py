@@ -160,7 +160,11 @@ def _end_session(leader: int) -> None:
 
 def _shared_memory() -> dict[str, int]:
     folder = Path("/dev/shm")
-    return {path.name: path.stat().st_size for path in folder.iterdir()} if folder.is_dir() else {}
+    found = {}
+    for path in folder.iterdir() if folder.is_dir() else ():
+        with suppress(FileNotFoundError):  # Another process may remove its own at any moment.
+            found[path.name] = path.stat().st_size
+    return found
 
 
 def _mapped_shared_memory() -> set[str]:

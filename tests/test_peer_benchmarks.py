@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import any_loader
+from benchmarks import any_loader, peer_process
 from benchmarks.document_parts import END, begin
 from benchmarks.peer_loaders import Peer
 from benchmarks.peer_process import PeerError, make_environment
@@ -23,6 +23,12 @@ def run_peers(data: Path, folder: Path, *options: str) -> dict:
     run = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert run.returncode == 0, run.stderr
     return json.loads((folder / "figures.json").read_text())
+
+
+def test_shared_memory_that_vanishes_while_it_is_listed_is_left_out(tmp_path, monkeypatch):
+    (tmp_path / "kept").write_bytes(b"abc")
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter([tmp_path / "gone", tmp_path / "kept"]))
+    assert peer_process._shared_memory() == {"kept": 3}
 
 
 def test_the_benchmark_of_peers_tries_and_measures_each_and_continues_where_it_was(synthetic, tmp_path):
