@@ -19,15 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.limited_group import joining, limited
 
-GROUPS = Path("/sys/fs/cgroup/memory")
-DISK_GROUPS = Path("/sys/fs/cgroup/blkio")
 SIDE = 264
 """Noise of this side takes 209 kB: as much as a receipt of 640 x 640 in dense form."""
 PAGE_BYTES = SIDE * SIDE * 3
@@ -43,45 +41,13 @@ CONTENDERS: dict[str, dict[str, Any]] = {
 }
 
 
-@contextmanager
-def limited(memory_bytes: int, disk_bytes: int, folder: Path) -> Iterator[list[Path]]:
-    """Groups with these limits of memory and of reads per second; removed at the end, also after Ctrl-C."""
-    groups = [parent / f"glyphfeed-{os.getpid()}" for parent in (GROUPS, DISK_GROUPS)]
-    device = folder.stat().st_dev
-    limits = {
-        "memory.limit_in_bytes": memory_bytes,
-        "blkio.throttle.read_bps_device": f"{os.major(device)}:{os.minor(device)} {disk_bytes}",
-    }
-    try:
-        for group, (name, limit) in zip(groups, limits.items(), strict=True):
-            try:
-                group.mkdir()
-                (group / name).write_text(str(limit))
-            except OSError as error:
-                sys.exit(f"skipped: {group}: {error.strerror}. Run it as root, on a system with cgroup v1")
-        yield groups
-    finally:
-        for group in filter(Path.exists, groups):
-            # Workers of a process that was killed end a little later.
-            for _ in range(100):
-                if not (group / "cgroup.procs").read_text():
-                    break
-                time.sleep(0.1)
-            group.rmdir()
-
-
 def run_apart(arguments: argparse.Namespace, contender: str, groups: Sequence[Path] = ()) -> dict[str, Any]:
     """What one process measured; in the groups from its start."""
-
-    def join() -> None:
-        for group in groups:
-            (group / "cgroup.procs").write_text(str(os.getpid()))
-
     options = ["--child", contender, "--folder", arguments.folder, "--pages", arguments.pages]
     options += ["--epochs", arguments.epochs, "--seconds", arguments.seconds, "--ahead-mb", arguments.ahead_mb]
     options += ["--engine", arguments.engine, "--file", arguments.file]
     command = [sys.executable, __file__, *map(str, options)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=join)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=joining(groups))
     try:
         shown = process.communicate()[0]
     except BaseException:

@@ -1,11 +1,16 @@
 """Pages larger than a model was trained for: H-mean in windows and shrunk whole, and the memory of 100 megapixels.
 
 python benchmarks/tiles.py best.ckpt --data DIR --split train --pages 32
+python benchmarks/tiles.py best.ckpt --data DIR --limit-gb 1.5    # the memory in a cgroup, as in a container
+
+A process also maps files of its libraries, which the system takes back when it needs the memory. What it must have is
+what a cgroup can be limited to.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +26,7 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+from benchmarks.limited_group import joining, limited
 from benchmarks.measure import console, data_or_synthetic, exit_with
 from ocr import Detector
 from ocr.evaluation.hmean import HmeanIoU
@@ -59,6 +65,7 @@ def main() -> int:
     parser.add_argument("--columns", type=int, default=4, help="pages side by side on a sheet (default: 4)")
     parser.add_argument("--enlarged", type=int, default=4, help="pages that are enlarged (default: 4)")
     parser.add_argument("--side", type=int, default=10_000, help="of an enlarged page, and of that for the memory")
+    parser.add_argument("--limit-gb", type=float, help="memory of a cgroup, as root; the page must fit (default: none)")
     options = parser.parse_args()
     data = data_or_synthetic(options.data)
     folder, labels = data / "images" / options.split, data / "jsons" / f"{options.split}.json"
@@ -81,10 +88,7 @@ def main() -> int:
             scores = [f"{hmean(detector, made):.4f}" for detector in (whole, auto)]
             table.add_row(kind, str(len(made)), f"{pixels / 1e6:.0f}", *scores)
     console.print(table)
-    peak, boxes = peak_memory(options.model, sheet(pages[:count], options.columns), options.side)
-    console.print(
-        f"a PNG of {options.side} x {options.side}: {boxes} boxes, at most {peak / 1e9:.2f} GB in the process"
-    )
+    show_memory(options, sheet(pages[:count], options.columns))
     return 0
 
 
@@ -117,15 +121,31 @@ def hmean(detector: Detector, pages: Sequence[LargePage]) -> float:
     return float(score.compute()["hmean"])
 
 
-def peak_memory(model: Path, page: LargePage, side: int) -> tuple[int, int]:
-    """Most bytes that a process of its own takes to find the text in a file, and how many boxes it finds."""
+def show_memory(options: argparse.Namespace, page: LargePage) -> None:
+    """What a process of its own takes to find the text in a file."""
+    side = options.side
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "page.png"
         cv2.imwrite(str(file), cv2.resize(page.image, (side, side)))
-        command = [sys.executable, "-c", MEMORY, str(model), str(file), str(ROOT)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        command = [sys.executable, "-c", MEMORY, str(options.model), str(file), str(ROOT)]
+        if options.limit_gb is None:
+            boxes, peak = find_apart(command)
+            told = f"{boxes} boxes, at most {peak / 1e9:.2f} GB in the process"
+        else:
+            with limited(round(options.limit_gb * 1e9)) as groups:
+                boxes, _ = find_apart(command, groups)
+                peak = int((groups[0] / "memory.max_usage_in_bytes").read_text())
+            told = f"{boxes} boxes in a group of {options.limit_gb:g} GB, of which {peak / 1e9:.2f} were used"
+    console.print(f"a PNG of {side} x {side}: {told}")
+
+
+def find_apart(command: Sequence[str], groups: Sequence[Path] = ()) -> tuple[int, int]:
+    """How many boxes a process finds, and the most bytes that it had, with mapped files."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, preexec_fn=joining(groups))
+    if done.returncode:
+        sys.exit(f"the process ended with code {done.returncode}" + ": killed" * (done.returncode == -signal.SIGKILL))
     boxes, peak = map(int, done.stdout.split()[-2:])
-    return peak, boxes
+    return boxes, peak
 
 
 if __name__ == "__main__":
