@@ -50,6 +50,18 @@ def with_settings_of_files(
     return with_teacher_settings(config, command, console) if training else config
 
 
+def refuse_empty_groups(config: DictConfig, name: str | None, overrides: Sequence[str]) -> None:
+    """Raise if the command line sets a whole group of settings of the config `name` to null: `threads=null`."""
+    typed = {override.partition("=")[0] for override in overrides}
+    empty = [key for key in typed if key in config and config._get_node(key)._is_none()]
+    defaults = compose(name) if empty else DictConfig({})
+    for key in empty:
+        # Boxes of a prediction may be null: all of them are then as in the detector's file.
+        if isinstance(defaults[key], DictConfig) and (key != "boxes" or "model" in config):
+            keys = ", ".join(f"{key}.{setting}" for setting in defaults[key])
+            raise ConfigError(f"{key}=null: this is a group of settings. Leave it as it is, or set some of {keys}")
+
+
 class OwnConfigs(SearchPathPlugin):
     """Puts the user's folders of configs before the package's; Hydra itself puts `--config-dir` behind it."""
 

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from ocr.exit_status import one_line_errors
-from ocr.jobs.compose import explained_errors, own_configs_first, with_settings_of_files
+from ocr.jobs.compose import explained_errors, own_configs_first, refuse_empty_groups, with_settings_of_files
 from ocr.jobs.config_folders import CONFIGS, choose_config_dir
 from ocr.jobs.recipe import settle
 from ocr.jobs.threads import share_cores
@@ -45,10 +45,10 @@ def run_job(name: str, job: Job, when_interrupted: str = "interrupted") -> None:
         # Inside Hydra too: it prints the overrides before it passes an error on.
         with one_line_errors(when_interrupted), explained_errors():
             _silence_lightning()
-            share_cores(config)
-            console = Console()
-            running = HydraConfig.get()
+            running, console = HydraConfig.get(), Console()
             chosen = (running.job.config_name, running.overrides.task)
+            refuse_empty_groups(config, *chosen)
+            share_cores(config)
             config = with_settings_of_files(config, *chosen, console, training=name == "train")
             status = job(settle(config, console, training=name not in SCORING), console)
         if isinstance(status, int) and status:

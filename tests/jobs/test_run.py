@@ -51,6 +51,8 @@ def test_an_error_of_the_config_is_the_same(arguments, capfd):
     for words, said in (
         (("model=litee",), "error: model=litee: did you mean lite?"),
         (("trainer.max_epoch=1",), "error: trainer.max_epoch is not a setting: did you mean max_epochs?"),
+        (("threads=null",), "error: threads=null: this is a group of settings. Leave it as it is, or set"),
+        (("boxes=null",), "error: boxes=null: this is a group of settings."),
         (("--config-dir", "nowhere"), "error: --config-dir nowhere is not a folder"),
     ):
         arguments(*words)
@@ -58,6 +60,14 @@ def test_an_error_of_the_config_is_the_same(arguments, capfd):
         shown = capfd.readouterr().err
         assert shown.startswith(said)
         assert shown.count("\n") == 1
+
+
+def test_the_boxes_of_a_prediction_may_be_null_but_no_other_group(arguments, capfd):
+    arguments("boxes=null")
+    run_job("predict", lambda config, console: 0)
+    arguments("decode=null")
+    assert end_of(fail(AssertionError("the job ran")), "predict") == 2
+    assert "decode.max_pixels" in capfd.readouterr().err
 
 
 def test_a_setting_that_points_nowhere_is_named_when_the_job_reads_it(arguments, capfd):
