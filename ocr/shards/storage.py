@@ -57,8 +57,7 @@ class Storage:
     def read(self, url: str) -> IO[bytes] | None:
         """A file such as an index, as a stream; None if it does not exist."""
         if not is_remote(url):
-            path = Path(url.removeprefix("file://"))
-            return path.open("rb") if path.exists() else None
+            return _read_local(Path(url.removeprefix("file://")))
         return self._retry(lambda: _read_remote(url), url)
 
     def exists(self, url: str) -> bool:
@@ -166,6 +165,15 @@ class Storage:
             if path != newest:
                 path.unlink(missing_ok=True)
                 total -= size
+
+
+def _read_local(path: Path) -> IO[bytes] | None:
+    try:
+        return path.open("rb")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}). Restore it, or convert again") from error
 
 
 def _open_local(path: Path, size: int | None) -> tuple[Path, BinaryIO]:

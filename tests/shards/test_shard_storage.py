@@ -112,3 +112,11 @@ def test_a_local_shard_that_is_replaced_in_an_epoch_is_never_read_in_parts(tmp_p
     files.read(2)
     with pytest.raises(DataError, match=r"0\.tar: changed while it was read"):
         files.read(0)
+
+
+def test_a_folder_in_place_of_an_index_is_named(tmp_path):
+    index = tmp_path / "val-index.json"
+    assert Storage(tmp_path).read(str(index)) is None
+    index.mkdir()
+    with pytest.raises(DataError, match=r"val-index\.json: cannot be read \(Is a directory\)\. Restore it"):
+        Storage(tmp_path).read(str(index))
