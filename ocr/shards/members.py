@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from io import BytesIO
 from typing import Any
@@ -24,6 +25,7 @@ class Members:
 
     def __init__(self, index: ShardIndex, files: ShardFiles) -> None:
         self._samples, self._annotated, self._files = index.samples, index.annotated, files
+        self._has_names = bool(index.source)
         self._batch_json: tuple[str, list[Any]] = ("", [])
 
     @cached_property
@@ -36,6 +38,11 @@ class Members:
         stored = self._samples[index]
         path = f"{self._files.urls[stored.shard]}/{stored.filename}"
         return Sample(index, stored.filename, path, NO_POLYGONS, self._annotated)
+
+    def named(self, index: int, document: dict[str, Any]) -> Sample:
+        """The entry of a sample whose JSON has been read: without an index, only the JSON has its file name."""
+        entry = self.entry(index)
+        return entry if self._has_names else replace(entry, filename=_name(document, entry.filename))
 
     def data(self, index: int, extension: str) -> NDArray[np.uint8]:
         """The bytes of a member: a view of the shard itself."""
@@ -99,6 +106,27 @@ class Members:
         stored = self._samples[index]
         offset = next((f" at offset {stored.members[name][0]}" for name in extensions if name in stored.members), "")
         return f"{self._files.urls[stored.shard]}: {stored.key} ({stored.filename}){offset}"
+
+
+def count_pages(members: dict[str, tuple[int, int]], data: NDArray[np.uint8], where: str) -> int:
+    """How many pages the members of one key hold: a ready batch holds one per entry of its JSON."""
+    if f"{ARRAYS[0]}s.npy" not in members:
+        return 1
+    start, size = members.get("json", (0, 0))
+    try:
+        document = json.loads(data[start : start + size].tobytes())
+        if not isinstance(document, list):
+            raise ValueError("a list is expected")
+    except (ValueError, RecursionError) as error:
+        raise AnnotationError(f"{where}: not the JSON of a batch ({error}). Fetch or convert it again") from error
+    return len(document)
+
+
+def _name(document: dict[str, Any], otherwise: str) -> str:
+    """The file name that a page had before it was stored, if it does not lead out of its folder."""
+    name = document.get("filename")
+    is_safe = isinstance(name, str) and not name.startswith("/") and ".." not in name and "\\" not in name
+    return name if is_safe and name else otherwise
 
 
 def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:

@@ -19,6 +19,7 @@ from ocr.pipeline.signature import Signature, file_signature
 from ocr.shards.files import ShardFiles
 from ocr.shards.index import RAW, READY, Keep, Shard, ShardIndex, image_extension, index_name, scan_tar
 from ocr.shards.locations import is_remote
+from ocr.shards.members import count_pages
 from ocr.shards.sample_rows import SampleRows, SampleRowsWriter, StoredSample
 from ocr.shards.source import ShardSource
 from ocr.shards.storage import Storage
@@ -117,7 +118,9 @@ def scan_shards(urls: Sequence[str], storage: Storage, first_number: int = 0) ->
         for key, members in scan_tar(cast(IO[bytes], _Reader(data)), url):
             extension = image_extension(members)
             kind = kind if extension else READY
-            samples.append(StoredSample(key, f"{key}.{extension or 'npy'}", number, members, "", ""))
+            stored = StoredSample(key, f"{key}.{extension or 'npy'}", number, members, "", "")
+            for _ in range(count_pages(members, data, f"{url}: {key}")):
+                samples.append(stored)
         shards.append(replace(files.shards[number], bytes=len(data), samples=len(samples) - before))
     index = ShardIndex("", kind, True, "", "", tuple(shards), SampleRows(samples.table({})))
     return ShardSource(index, urls, storage, first_number, files)

@@ -79,7 +79,7 @@ class ReadySamples:
         if document.get("fields", "") not in ("", metadata.fields_digest(fields)):
             raise DataError(f"{self._members.where(index, 'json')}: not the JSON that was stored. Convert again")
         self._digests[index] = document.get("arrays", "")
-        return replace(self._members.entry(index), **fields)
+        return replace(self._members.named(index, document), **fields)
 
     def _prove(self, index: int, arrays: dict[str, NDArray[Any]]) -> None:
         """Raise if the arrays are not those that were stored."""

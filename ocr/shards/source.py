@@ -117,8 +117,7 @@ class ShardSource:
         claimed, polygons = read_claimed_size(document, where), read_polygons(document, where)
         if stored.annotation and annotation_digest(polygons, claimed, self.annotated).hex() != stored.annotation:
             raise AnnotationError(f"{where}: not the annotation that was stored")
-        page = replace(self.entry(index), polygons=polygons, claimed_size=claimed, encoded=encoded)
-        return page if self.index.source else replace(page, filename=_name(document, page.filename))
+        return replace(members.named(index, document), polygons=polygons, claimed_size=claimed, encoded=encoded)
 
     def size(self, index: int, max_pixels: int) -> tuple[int, int]:
         """(width, height) of the upright page: from the index, or else from the shard itself."""
@@ -174,10 +173,3 @@ class ShardSource:
 
 def _unchanged() -> None:
     return None
-
-
-def _name(document: dict[str, Any], otherwise: str) -> str:
-    """The file name that a page had before it was stored, if it does not lead out of its folder."""
-    name = document.get("filename")
-    is_safe = isinstance(name, str) and not name.startswith("/") and ".." not in name and "\\" not in name
-    return name if is_safe and name else otherwise

@@ -74,6 +74,23 @@ def test_ready_batches_are_copied_where_something_is_done_to_them(synthetic, tmp
     assert_same(without_paths(list(Loader(dataset, 4, 2))), without_paths(expected))
 
 
+@pytest.mark.parametrize("options", [{"ready": True}, {"ready": True, "form": "raw"}, {"ready_batches": 4}])
+def test_ready_shards_that_lost_their_index_give_every_page_under_its_name(synthetic, tmp_path, options):
+    place = write(synthetic, tmp_path, **options)
+    (tmp_path / "val-index.json").unlink()
+    expected = list(Loader(folder(synthetic, "val", DEVICE), 2, 0))
+    assert_same(without_paths(list(Loader(OCRWebDataset(place, DEVICE), 2, 0))), without_paths(expected))
+
+
+def test_a_batch_whose_pages_cannot_be_counted_is_named(synthetic, tmp_path):
+    place = write(synthetic, tmp_path, ready_batches=3)
+    (tmp_path / "val-index.json").unlink()
+    shard = tmp_path / "val-000000.tar"
+    shard.write_bytes(shard.read_bytes().replace(b'[{"', b'[["', 1))
+    with pytest.raises(DataError, match=r"val-000000\.tar: 00000000: not the JSON of a batch"):
+        OCRWebDataset(place, DEVICE)
+
+
 @pytest.mark.parametrize("options", [{"ready": True}, {"ready": True, "form": "raw"}, {"ready_batches": 3}])
 def test_a_flipped_bit_in_a_ready_array_is_told_or_skipped(synthetic, tmp_path, options):
     place = write(synthetic, tmp_path, **options)
