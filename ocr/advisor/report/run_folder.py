@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from ocr.errors import DataError
@@ -29,6 +30,8 @@ EPOCH_FIGURES = {
 """Names in the report, and in the metrics."""
 SECONDS = "seconds/"
 HARDEST = "worst_pages.json"
+MAX_STEPS = 1 << 53
+"""Larger numbers are no counts: a float cannot tell them from their neighbours."""
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -44,6 +47,7 @@ def read_run(folder: Path) -> dict[str, Any]:
         metrics.add(file)
     settings, typed = _read_yaml(folder / ".hydra/config.yaml"), _read_yaml(folder / ".hydra/overrides.yaml")
     settings = settings if isinstance(settings, dict) else {}
+    trainer = settings.get("trainer")
     data = {"place": settings.get("dataset_base_path"), "split": "train"}
     return {
         "kind": "run",
@@ -55,7 +59,7 @@ def read_run(folder: Path) -> dict[str, Any]:
         "data": data,
         "losses": metrics.losses_by_epoch(),
         "epochs": [{"epoch": epoch, **figures} for epoch, figures in sorted(metrics.epochs.items())],
-        "max_epochs": (settings.get("trainer") or {}).get("max_epochs"),
+        "max_epochs": trainer.get("max_epochs") if isinstance(trainer, dict) else None,
         "settings": dict(_flat(settings)) if settings else {},
         "hardest": _read_hardest(folder / HARDEST),
         "checkpoints": [
@@ -116,9 +120,15 @@ def _rows(file: Path) -> Iterator[dict[str, float]]:
             for row in csv.DictReader(stream):
                 figures = {str(key): number for key, text in row.items() if (number := _number(text)) is not None}
                 if {"epoch", "step"} <= figures.keys():
+                    _check_counts(figures["epoch"], figures["step"], file)
                     yield figures
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{file} cannot be read ({error}). Name a folder that ocr train wrote") from error
+
+
+def _check_counts(epoch: float, step: float, file: Path) -> None:
+    if max(abs(epoch), abs(step)) > MAX_STEPS:
+        raise DataError(f"{file}: epoch {epoch:g}, step {step:g} are no counts. Restore it")
 
 
 def _number(text: Any) -> float | None:
@@ -143,7 +153,7 @@ def _read_yaml(file: Path) -> Any:
         return OmegaConf.to_container(OmegaConf.load(file), resolve=False)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, YAMLError) as error:
+    except (OSError, ValueError, RecursionError, YAMLError, OmegaConfBaseException) as error:
         raise DataError(f"{file} cannot be read ({error}). Restore it, or remove it") from error
 
 

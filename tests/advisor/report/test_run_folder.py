@@ -82,3 +82,25 @@ def test_what_is_no_run_or_is_damaged_is_told_with_its_cure(tmp_path):
     (run / "csv/version_0/metrics.csv").write_bytes(b"epoch,step\n\xff,1\n")
     with pytest.raises(DataError, match=r"metrics.csv cannot be read"):
         read_run(run)
+
+
+@pytest.mark.parametrize("row", ["1e300,3,0.5", "0,1e19,0.5"])
+def test_numbers_that_cannot_be_epochs_or_steps_are_named_with_their_file(tmp_path, row):
+    run = write_run(tmp_path / "run")
+    (run / "csv/version_0/metrics.csv").write_text(f"epoch,step,val/hmean\n{row}\n")
+    with pytest.raises(DataError, match=r"metrics\.csv: epoch .* are no counts"):
+        read_run(run)
+
+
+@pytest.mark.parametrize("text", ["a: ${oc.e", "a: ${}", "a: &again [*again]"])
+def test_settings_that_refer_to_nothing_or_to_themselves_are_named_with_their_file(tmp_path, text):
+    run = write_run(tmp_path / "run")
+    (run / ".hydra/config.yaml").write_text(text)
+    with pytest.raises(DataError, match=r"config\.yaml cannot be read"):
+        read_run(run)
+
+
+def test_settings_of_another_program_have_no_epochs(tmp_path):
+    run = write_run(tmp_path / "run")
+    (run / ".hydra/config.yaml").write_text("trainer: mine")
+    assert read_run(run)["max_epochs"] is None
