@@ -107,7 +107,7 @@ def read_header(data: bytes, path: str, max_pixels: int) -> Header:
     except Image.DecompressionBombError as error:
         raise beyond_pillows_limit(path, error) from error
     except DAMAGE as error:
-        if declared is None:
+        if declared is None or (format == "PNG" and not _has_its_chunks(data)):
             raise _unreadable(data, path) from error
         header = _header_without_pillow(data, path, error)
         check_pixel_count(header.raw_size, path, max_pixels)
@@ -155,6 +155,17 @@ def declared_size(data: bytes, format: str) -> tuple[int, int] | None:
     except (ValueError, LookupError, struct.error):
         return None
     return abs(int(width)), abs(int(height))
+
+
+def _has_its_chunks(data: bytes) -> bool:
+    """Whether every chunk of a PNG ends within the file: OpenCV allocates what a chunk declares, up to 4 GB."""
+    at, name = 8, b""
+    while at < len(data) and name != b"IEND":
+        if at + 8 > len(data):
+            return False
+        length, name = struct.unpack_from(">I4s", data, at)
+        at += 12 + length
+    return at <= len(data)
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:

@@ -139,6 +139,18 @@ def test_a_file_whose_size_nobody_declares_is_never_given_to_opencv(monkeypatch)
     assert seen == []
 
 
+def test_a_png_with_a_chunk_larger_than_the_file_is_never_given_to_opencv(monkeypatch):
+    sound, wrong_gamma, seen = encode("PNG"), png_claiming(65, 47)[33:49], []
+    data = bytearray(sound[:33] + wrong_gamma + sound[33:])
+    at = data.index(b"IDAT") - 4
+    assert read_header(bytes(data), "a.png", 10**6).format == "OPENCV"
+    data[at : at + 4] = struct.pack(">I", 2**32 - 999)
+    monkeypatch.setattr(cv2, "imdecode", lambda *arguments: seen.append(arguments))
+    with pytest.raises(ImageError, match=r"a\.png: not an image that can be read"):
+        read_header(bytes(data), "a.png", 10**6)
+    assert seen == []
+
+
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "BMP", "GIF", "PPM"])
 def test_the_limit_of_the_host_process_neither_applies_nor_changes(format, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
