@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,10 +25,7 @@ _PDFIUM = threading.Lock()
 def count_pdf_pages(content: str | bytes, name: str) -> int:
     """How many pages a PDF has, by its path or its bytes."""
     with _opened(content, name) as document:
-        count = len(document)
-    if not count:
-        raise ImageError(f"{name}: the PDF has no pages")
-    return count
+        return len(document)
 
 
 def render_pdf_page(content: str | bytes, name: str, index: int, max_pixels: int) -> NDArray[np.uint8]:
@@ -52,8 +50,8 @@ def _opened(content: str | bytes, name: str) -> Iterator[Any]:
     library = require("pypdfium2", "Reading a PDF")
     with _PDFIUM:
         try:
-            document = library.PdfDocument(content)
-        except library.PdfiumError as error:
+            document = _load(library, content)
+        except (library.PdfiumError, OSError) as error:
             reason = str(error)
             cure = "Remove its password first" if "password" in reason.lower() else "Restore or repair the file"
             raise ImageError(f"{name}: the PDF cannot be opened ({reason}). {cure}") from error
@@ -61,3 +59,17 @@ def _opened(content: str | bytes, name: str) -> Iterator[Any]:
             yield document
         finally:
             document.close()
+
+
+def _load(library: Any, content: str | bytes) -> Any:
+    """The document; pypdfium2 by itself leaves one without pages open, and with it the file and its memory."""
+    pdfium = library.raw
+    if isinstance(content, str):
+        handle = pdfium.FPDF_LoadDocument(os.fsencode(content) + b"\0", None)
+    else:
+        handle = pdfium.FPDF_LoadMemDocument64(content, len(content), None)
+    if handle and pdfium.FPDF_GetPageCount(handle) < 1:
+        pdfium.FPDF_CloseDocument(handle)
+        raise library.PdfiumError("it has no pages")
+    # Without a handle it fails again, and tells why.
+    return library.PdfDocument(handle or content)
