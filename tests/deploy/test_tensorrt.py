@@ -40,7 +40,7 @@ def test_a_missing_library_names_its_extra_and_a_missing_gpu_the_formats_that_do
     path = tmp_path / "model.engine"
     path.write_bytes(tensorrt_runtime.pack(INFO, b"engine"))
     monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(MissingExtraError, match=r"glyphfeed\[tensorrt\]"):
+    with pytest.raises(MissingExtraError, match=r"model\.engine needs tensorrt.*glyphfeed\[tensorrt\]"):
         open_model(path)
     monkeypatch.setitem(sys.modules, "tensorrt", ModuleType("tensorrt"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -36,7 +36,8 @@ def open_model(path: Path, device: str, threads: int | None) -> Model:
 
 def start(model: str | bytes, device: str = "auto", threads: int | None = None) -> OnnxRuntime:
     """A session of a file, or of the bytes of one."""
-    library = require("onnxruntime", "Running an ONNX model")
+    name = model if isinstance(model, str) else "the model"
+    library = require("onnxruntime", f"Running {name}")
     options = library.SessionOptions()
     options.log_severity_level = 3  # Its warnings are about graph optimisations.
     if threads is not None:
@@ -46,7 +47,6 @@ def start(model: str | bytes, device: str = "auto", threads: int | None = None) 
     except ConfigError:
         raise
     except Exception as error:  # The library's own errors share no base class.
-        name = model if isinstance(model, str) else "the model"
         raise ConfigError(f"{name} is not a model that ONNX Runtime can read ({_first_line(error)})") from error
     return OnnxRuntime(session)
 

@@ -33,7 +33,7 @@ class OpenvinoRuntime:
 
 
 def open_model(path: Path, device: str, threads: int | None) -> Model:
-    library = require("openvino", "Running an OpenVINO model")
+    library = require("openvino", f"Running {path}")
     try:
         network = library.Core().read_model(path)
     except RuntimeError as error:

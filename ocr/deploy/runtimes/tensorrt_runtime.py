@@ -23,15 +23,15 @@ MAX_METADATA = 1 << 24
 class TensorrtRuntime:
     """An execution context of TensorRT; torch owns the memory on the device."""
 
-    def __init__(self, engine_bytes: bytes, device: torch.device) -> None:
-        library = require("tensorrt", "Running a TensorRT engine")
+    def __init__(self, engine_bytes: bytes, device: torch.device, source: str) -> None:
+        library = require("tensorrt", f"Running {source}")
         self.device = device
         # The engine does not outlive its runtime.
         self._runtime = library.Runtime(library.Logger(library.Logger.ERROR))
         engine = self._runtime.deserialize_cuda_engine(engine_bytes)
         if engine is None:
             raise ConfigError(
-                f"the engine was built by another TensorRT or for another GPU (here {library.__version__}). "
+                f"{source}: the engine is damaged, or was built by another TensorRT or for another GPU (here {library.__version__}). "
                 "Export it again on this machine"
             )
         self._context = engine.create_execution_context()
@@ -54,10 +54,10 @@ class TensorrtRuntime:
 
 def open_model(path: Path, device: str, threads: int | None) -> Model:
     info, engine = unpack(path.read_bytes(), str(path))
-    require("tensorrt", "Running a TensorRT engine")
+    require("tensorrt", f"Running {path}")
     if not torch.cuda.is_available():
         raise ConfigError(f"{path} needs an NVIDIA GPU, and torch finds none. Export format=onnx or format=openvino")
-    return Model(TensorrtRuntime(engine, torch.device("cuda" if device == "auto" else device)), info)
+    return Model(TensorrtRuntime(engine, torch.device("cuda" if device == "auto" else device), str(path)), info)
 
 
 def pack(info: ModelInfo, engine: bytes) -> bytes:

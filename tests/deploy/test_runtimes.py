@@ -1,0 +1,16 @@
+"""Runtimes: what a model file needs is told with its name."""
+
+import sys
+
+import pytest
+
+from ocr.deploy.runtimes import open_model
+from ocr.errors import MissingExtraError
+
+
+@pytest.mark.parametrize(("name", "library"), [("model.onnx", "onnxruntime"), ("model.xml", "openvino")])
+def test_a_missing_library_is_named_with_the_file_that_needs_it(tmp_path, monkeypatch, name, library):
+    (tmp_path / name).write_bytes(b"a model")
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtraError, match=rf"{name} needs {library}.*glyphfeed\[export\]"):
+        open_model(tmp_path / name)
