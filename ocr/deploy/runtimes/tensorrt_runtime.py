@@ -31,8 +31,8 @@ class TensorrtRuntime:
         engine = self._runtime.deserialize_cuda_engine(engine_bytes)
         if engine is None:
             raise ConfigError(
-                f"{source}: the engine is damaged, or was built by another TensorRT or for another GPU (here {library.__version__}). "
-                "Export it again on this machine"
+                f"{source}: the engine is damaged, or was built by another TensorRT or for another GPU (here "
+                f"{library.__version__}). Export it again on this machine"
             )
         self._context = engine.create_execution_context()
         # The context holds shape and addresses of one call.
