@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from service_client import Client, Gate, encoded, eventually, pdf
 
 from ocr.deploy.detector import Detector
@@ -19,7 +20,9 @@ from tests.campaign.pages import images, noise
 
 NEEDS = ("fastapi", "uvicorn", "pypdfium2", "prometheus_client")
 ALLOWED = {200, 408, 413, 415, 422, 429, 504}
-REQUESTS = 3
+REQUESTS, BATCH = 3, 2
+THREADS = {"image": BATCH + 2, "pdf": 2}
+"""Of the service, all that it may have for each kind of page."""
 
 
 class Served:
@@ -39,7 +42,7 @@ class Served:
         detector.runtime = self.gate
         limits = Limits(bytes=300_000, pixels=1_000_000, pages=3, seconds=60, requests=REQUESTS)
         listener = listen("127.0.0.1", 0)
-        app = build_app(detector, limits, batch_size=2)
+        app = build_app(detector, limits, batch_size=BATCH)
         self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
         self._thread = threading.Thread(target=self._server.run, args=([listener],))
         self._thread.start()
@@ -49,13 +52,14 @@ class Served:
         self._start_threads()
 
     def _start_threads(self) -> None:
-        """Those of the service are started when they are needed, and stay."""
-        for kind, bodies in (("image", [self.page] * REQUESTS), ("pdf", [pdf(noise(40, 50), noise(50, 40))])):
+        """Those of the service are started when they are needed, and stay: here all of them, or a case would."""
+        page = noise(40, 50)
+        two = encoded(page, "TIFF", save_all=True, append_images=[Image.fromarray(page)])
+        for kind, bodies in (("image", [two] * (THREADS["image"] // 2)), ("pdf", [pdf(page, page)])):
             self.gate.open.clear()
-            wanted = max(2, len(bodies))
             with ThreadPoolExecutor(REQUESTS) as threads:
                 waiting = [threads.submit(self.client.detect, body) for body in bodies]
-                eventually(lambda kind=kind, wanted=wanted: started(kind) >= wanted)
+                eventually(lambda kind=kind: started(kind) >= THREADS[kind])
                 self.gate.open.set()
                 for one in waiting:
                     one.result()
