@@ -89,7 +89,9 @@ class DataPath:
         return self.dataset.planned_sizes()
 
     def _read(self, index: int) -> Sample:
-        return self.dataset.source.read(index).unpacked()
+        source = self.dataset.source
+        # The dataset refuses a ready page that is too large: a few bytes may declare one of any size.
+        return self.dataset.page(index).unpacked() if source.is_ready else source.read(index)
 
     def _draw(self, sample: Sample, slot: Slot | None) -> Sample:
         draw_maps = self.dataset.draw_maps
