@@ -17,6 +17,8 @@ from PIL import Image
 from ocr.formats.maps import pack_maps
 from ocr.tools.convert.shard_receipt import IndexReceipts, done_file, read_index, write_done
 
+MAX_PIXELS = 1_000_000
+"""Of a page, as decode.max_pixels."""
 SHARD, INDEX = "val-000000.tar", "val-index.json"
 RECEIPT = done_file(Path(SHARD)).name
 TINY = {"encoder": "test_efficientnet", "channels": 16, "head_channels": 4}

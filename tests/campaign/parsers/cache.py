@@ -19,11 +19,12 @@ from ocr.cache.store import Store
 from ocr.cache.store_folder import DamagedStoreError, _about_digest
 from ocr.errors import DataError
 from ocr.pipeline.dense import DensePage
+from ocr.pipeline.image_header import check_pixel_count
 from ocr.pipeline.kept_table import KeptTable
 from ocr.pipeline.signature import Signature
 from ocr.row_table import MAGIC, RowTableWriter
 from tests.campaign.cases import CrashError, Parser, register
-from tests.campaign.pages import noise
+from tests.campaign.pages import MAX_PIXELS, noise
 
 FORMS = ("raw", "dense")
 _HEADER = struct.Struct("<8sQQ")
@@ -117,6 +118,8 @@ def parse_dense(data: bytes, folder: Path) -> bool:
     page = DensePage(np.frombuffer(data, np.uint8))
     try:
         page.check()
+        # A blank page of any size takes a few bytes: whoever unpacks one asks for its size before.
+        check_pixel_count(page.size, "page", MAX_PIXELS)
         unpacked = page.unpack()
     except DataError:
         return False

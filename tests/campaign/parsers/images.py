@@ -13,9 +13,8 @@ from ocr.pipeline.image_header import size_in_header
 from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.sample import Sample
 from tests.campaign.cases import CrashError, Parser, refused, register
-from tests.campaign.pages import images, noise
+from tests.campaign.pages import MAX_PIXELS, images, noise
 
-MAX_PIXELS = 1_000_000
 TOKENS = {
     "jpeg": (b"\xff\xd8", b"\xff\xc0", b"\xff\xc2", b"\xff\xc4", b"\xff\xdb", b"\xff\xda", b"\xff\xe1", b"\xff\xd9"),
     "png": (b"IHDR", b"IDAT", b"PLTE", b"tRNS", b"iCCP", b"eXIf", b"zTXt", b"acTL", b"fcTL", b"IEND"),

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from ocr.errors import GlyphFeedError
+from ocr.pipeline.image_header import check_pixel_count
 from ocr.shards.index import end_tar, write_member
 from ocr.shards.open import open_shards, scan_shards
 from ocr.shards.source import ShardSource
 from ocr.shards.storage import Storage
 from ocr.tools.convert.shard_receipt import ShardReceipt
 from tests.campaign.cases import CrashError, Parser, refused, register
-from tests.campaign.pages import INDEX, KINDS, RECEIPT, SHARD, encode, shard_bytes
+from tests.campaign.pages import INDEX, KINDS, MAX_PIXELS, RECEIPT, SHARD, encode, shard_bytes
 
 TRACED = ("ocr/shards/", "ocr/formats/json_stream", "ocr/pipeline/metadata", "ocr/row_table")
 NPY_TOKENS = (b"'descr': '<f4'", b"'|O'", b"'shape': (-1, 2)", b"(1,)", b"True", b"\x93NUMPY", b"'<U9'", b"(" * 300)
@@ -33,6 +34,8 @@ def read_all(source: ShardSource) -> bool:
         source.annotation_digest(index)
         if not np.isfinite(page.polygons.vertices).all():
             raise CrashError("polygons that are not finite")
+        if page.dense is not None:
+            check_pixel_count(page.dense.size, page.path, MAX_PIXELS)
         if source.is_ready:
             page.unpacked()
     return True
