@@ -23,6 +23,7 @@ from tests.campaign.pages import KINDS
 
 NAMES = convert_pages.NAMES[:5]
 PER_SHARD = 2
+FORMS = KINDS | {"batches": {"ready_batches": 2}}
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,15 @@ class Converted:
 
 def prepare(folder: Path) -> Converted:
     pages = write_pages(folder / "pages", NAMES)
-    shards = {kind: folder / kind for kind in KINDS}
+    shards = {kind: folder / kind for kind in FORMS}
     for kind, out in shards.items():
-        convert(pages, out, workers=1, samples_per_shard=PER_SHARD, **KINDS[kind])
+        convert(pages, out, workers=1, samples_per_shard=PER_SHARD, **FORMS[kind])
     return Converted(pages, shards, [without_path(item) for item in items(convert_pages.open_pages(pages))])
 
 
 def damaged(name: str, case: Case) -> None:
     """One file of some shards; what is wrong is named, or skipped and counted."""
-    shards = shutil.copytree(case.prepared.shards[case.rng.choice([*KINDS])], case.folder / "shards")
+    shards = shutil.copytree(case.prepared.shards[case.rng.choice([*FORMS])], case.folder / "shards")
     file = choose(list(shards.iterdir()), case.rng)
     DAMAGES[name][1](file, case.rng)
     on_bad_sample = case.rng.choice(("raise", "skip"))
