@@ -1,12 +1,12 @@
-"""A student with and without a teacher, trained for the same time on the same pages: size, speed, H-mean.
+"""Students with and without a teacher, trained for the same time on the same pages: size, speed, H-mean.
 
-python benchmarks/distil.py --teacher best.ckpt --data DIR --minutes 20
-python benchmarks/distil.py --teacher best.ckpt --data DIR --steps 1300 --images FOLDER --set experiment=receipts \
-    --set model.encoder=mobilenetv3_small_050
+python benchmarks/distil.py --teacher best.ckpt --data DIR --minutes 6 --out OUT --docs docs/training.md
+python benchmarks/distil.py --teacher best.ckpt --data DIR --steps 1300 --seeds 0 --images FOLDER \\
+    --set experiment=receipts --set model.encoder=mobilenetv3_small_050
 
 Steps of both are timed in turns on the same batches, and so is what the teacher takes to see all pages once. The
 student with a teacher gets as many fewer steps as this takes longer, so the figures do not depend on what else the
-machine does during the training.
+machine does during the training. The last weights are scored, and a student that is done is not trained again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from omegaconf import DictConfig
@@ -25,6 +26,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.deploy import Contender, labelled_pages, take_turns
+from benchmarks.document_parts import replace_part, table_lines
 from benchmarks.measure import add_data_options, console, exit_with, time_rounds
 from ocr.atomic import replacing
 from ocr.datasets.data_module import OCRDataModule
@@ -35,46 +37,40 @@ from ocr.training.page_teacher import PageTeacher
 from ocr.training.teacher import Teacher
 
 STUDENT = ("experiment=receipts", "model.encoder=mobilenetv3_small_050")
-ALONE, TAUGHT = "without teacher", "with teacher"
+TEACHER, ALONE, TAUGHT = "teacher", "without teacher", "with teacher"
+PART = "distil"
+"""Of the document."""
+FORMATS = {"parameters": "{:.2f} M", "ms": "{:.0f}", "steps": "{:.0f}", "minutes": "{:.1f}"}
+HEADINGS = ("", "parameters", "ms per page", "steps", "minutes", "H-mean, IoU 0.5", "IoU 0.7")
+Row = dict[str, Any]
 
 
 def main() -> int:
-    """Train both students, then score and time them and the teacher with the same pages."""
+    """Train all students, then score and time them and the teacher with the same pages."""
     options = parse()
     if options.data is None:
         console.print("--data DIR is needed: images/train, images/val and jsons/ of both")
         return 2
     out = options.out or Path(tempfile.mkdtemp(prefix="glyphfeed-distil-"))
-    targets = load_detector(options.teacher, "--teacher")[1].targets
-    common = [
-        f"dataset_base_path={options.data}",
-        f"targets.shrink_ratio={targets['shrink_ratio']}",
-        f"seed={options.seed}",
-        "trainer.limit_val_batches=0",
-        *(f"callbacks.{name}=null" for name in ("best", "early_stopping", "drawings")),
-        *(options.set or STUDENT),
-    ]
-    taught = [f"teacher={options.teacher}", *([f"distil.images={options.images}"] if options.images else [])]
-    students = {ALONE: common, TAUGHT: [*common, *taught]}
-    with tempfile.TemporaryDirectory() as empty:  # Maps of an earlier run would be there at once.
-        seconds, once = step_seconds(students, [f"output_dir={empty}", f"cache.folder={empty}"], options.rounds)
-    steps = options.steps or max(1, round(60 * options.minutes / seconds[ALONE]))
-    plan = {ALONE: steps, TAUGHT: max(1, round((steps * seconds[ALONE] - once) / seconds[TAUGHT]))}
-    console.print(f"the teacher sees all pages once in {once:.1f} s")
-    files = {"teacher": options.teacher}
+    out.mkdir(parents=True, exist_ok=True)
+    students = settings_of_students(options)
+    plan = plan_steps(students, options, out / "plan.json")
+    for name, row in plan.items():
+        console.print(f"{name}: {row['steps']} steps in {row['minutes']:.1f} minutes")
+    files = {TEACHER: [options.teacher]}
     for name, overrides in students.items():
-        folder = out / name.replace(" ", "-")
-        console.print(f"{name}: {plan[name]} steps, {seconds[name]:.2f} s each")
-        # The schedule is over these steps, however many epochs they are.
-        train(configured(overrides, folder, f"+trainer.max_steps={plan[name]}", "trainer.max_epochs=-1"), console)
-        files[name] = folder / "checkpoints" / "last.ckpt"
+        files[name] = [
+            train_student([*overrides, f"seed={seed}"], plan[name]["steps"], out / f"{name.replace(' ', '-')}-{seed}")
+            for seed in options.seeds
+        ]
     rows = score(files, options)
-    for name, count in plan.items():
-        rows[name] |= {"steps": count, "minutes": (count * seconds[name] + once * (name == TAUGHT)) / 60}
+    for name, row in plan.items():
+        rows[name] |= row
     show(rows, options)
     if options.json:
-        with replacing(options.json) as stream:
-            stream.write(json.dumps(rows, indent=1).encode())
+        write_json(options.json, rows)
+    if options.docs:
+        replace_part(options.docs, PART, table_lines(HEADINGS, [cells(name, row) for name, row in rows.items()]))
     return 0
 
 
@@ -88,11 +84,58 @@ def parse() -> argparse.Namespace:
     length.add_argument("--steps", type=int, help="of the student without a teacher, instead of minutes")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help=f"student (default: {' '.join(STUDENT)})")
     parser.add_argument("--pages", type=int, default=1000, help="pages of the split that are scored (default: all)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="folder for both runs (default: a temporary one)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="(default: 0 1 2)")
+    parser.add_argument("--out", type=Path, help="folder for all runs (default: a temporary one)")
     parser.add_argument("--json", type=Path, help="file for the figures")
+    parser.add_argument("--docs", type=Path, help="document whose table is replaced: docs/training.md")
     add_data_options(parser, rounds=3)
     return parser.parse_args()
+
+
+def settings_of_students(options: argparse.Namespace) -> dict[str, list[str]]:
+    """Both have all but the teacher in common."""
+    common = [
+        f"dataset_base_path={options.data}",
+        f"targets.shrink_ratio={load_detector(options.teacher, '--teacher')[1].targets['shrink_ratio']}",
+        "trainer.limit_val_batches=0",
+        *(f"callbacks.{name}=null" for name in ("best", "early_stopping", "drawings")),
+        *(options.set or STUDENT),
+    ]
+    taught = [f"teacher={options.teacher}", *([f"distil.images={options.images}"] if options.images else [])]
+    return {ALONE: common, TAUGHT: [*common, *taught]}
+
+
+def plan_steps(students: dict[str, list[str]], options: argparse.Namespace, kept: Path) -> dict[str, Row]:
+    """Steps and minutes of each student; measured once for all runs of a folder."""
+    if kept.is_file():
+        known: dict[str, Row] = json.loads(kept.read_text())
+        return known
+    with tempfile.TemporaryDirectory() as empty:  # Maps of an earlier run would be there at once.
+        seconds, once = step_seconds(students, [f"output_dir={empty}", f"cache.folder={empty}"], options.rounds)
+    steps = options.steps or max(1, round(60 * options.minutes / seconds[ALONE]))
+    counts = {ALONE: steps, TAUGHT: max(1, round((steps * seconds[ALONE] - once) / seconds[TAUGHT]))}
+    spent = {ALONE: 0.0, TAUGHT: once}
+    plan = {
+        name: {"steps": count, "minutes": (count * seconds[name] + spent[name]) / 60} for name, count in counts.items()
+    }
+    write_json(kept, plan)
+    console.print(f"the teacher sees all pages once in {once:.1f} s")
+    return plan
+
+
+def train_student(overrides: Sequence[str], steps: int, folder: Path) -> Path:
+    """The last checkpoint of a training of so many steps; the schedule is over them, however many epochs they are."""
+    weights = folder / "checkpoints" / "last.ckpt"
+    done = folder / "done"
+    if not done.exists():
+        train(configured(overrides, folder, f"+trainer.max_steps={steps}", "trainer.max_epochs=-1"), console)
+        done.touch()
+    return weights
+
+
+def write_json(path: Path, content: Any) -> None:
+    with replacing(path) as stream:
+        stream.write(json.dumps(content, indent=1).encode())
 
 
 def configured(overrides: Sequence[str], folder: Path, *more: str) -> DictConfig:
@@ -142,39 +185,38 @@ class Step:
         return time.perf_counter() - started
 
 
-def score(files: dict[str, Path], options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Parameters, time per page on one core and H-mean of each detector."""
+def score(files: dict[str, list[Path]], options: argparse.Namespace) -> dict[str, Row]:
+    """Parameters, time per page on one core and H-means of the detectors of each name."""
     paths, truth = labelled_pages(options.data, options.split, options.pages)
-    contenders = [Contender(name, str(path)) for name, path in files.items()]
-    take_turns(contenders, paths, [1], options.rounds)
+    contenders = {name: [Contender(name, str(path)) for path in each] for name, each in files.items()}
+    take_turns([one for each in contenders.values() for one in each], paths, [1], options.rounds)
     found = {}
-    for contender in contenders:
-        loose, tight = contender.hmeans(truth)
-        parameters = sum(value.numel() for value in load_detector(contender.model)[0].parameters()) / 1e6
-        found[contender.name] = {
-            "parameters": parameters,
-            "ms": contender.mean(1),
-            "hmean": loose,
-            "hmean_70": tight,
-        }
+    for name, each in contenders.items():
+        loose, tight = zip(*(contender.hmeans(truth) for contender in each), strict=True)
+        parameters = sum(value.numel() for value in load_detector(each[0].model)[0].parameters()) / 1e6
+        milliseconds = mean(contender.mean(1) for contender in each)
+        found[name] = {"parameters": parameters, "ms": milliseconds, "hmean": loose, "hmean_70": tight}
     return found
 
 
-def show(rows: dict[str, dict[str, float]], options: argparse.Namespace) -> None:
+def cells(name: str, row: Row) -> list[str]:
+    """One row of the table; H-means with the range of the seeds."""
+    texts = [text.format(row[key]) if key in row else "" for key, text in FORMATS.items()]
+    for key in ("hmean", "hmean_70"):
+        values = row[key]
+        seeds = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
+        texts.append(f"{mean(values):.3f}{seeds}")
+    return [name, *texts]
+
+
+def show(rows: dict[str, Row], options: argparse.Namespace) -> None:
     """One row per detector."""
-    table = Table(title=f"{options.data}: {options.split}, one core, torch", title_justify="left")
-    formats = {
-        "parameters": "{:.2f} M",
-        "ms": "{:.0f}",
-        "steps": "{:.0f}",
-        "minutes": "{:.1f}",
-        "hmean": "{:.4f}",
-        "hmean_70": "{:.4f}",
-    }
-    for column in ("", "parameters", "ms per page", "steps", "minutes", "H-mean", "at IoU 0.7"):
+    seeds = f"{len(options.seeds)} seed{'s' * (len(options.seeds) > 1)}"
+    table = Table(title=f"{options.data}: {options.split}, one core, torch, {seeds}", title_justify="left")
+    for column in HEADINGS:
         table.add_column(column, justify="right" if column else "left")
     for name, row in rows.items():
-        table.add_row(name, *(text.format(row[key]) if key in row else "" for key, text in formats.items()))
+        table.add_row(*cells(name, row))
     console.print(table)
 
 

@@ -1,7 +1,6 @@
 """The benchmarks that train and deploy detectors run from end to end; the figures of a few steps mean nothing."""
 
 import json
-import math
 import re
 import subprocess
 import sys
@@ -65,17 +64,26 @@ def test_the_benchmark_of_distillation_trains_both_students_and_scores_them_besi
 ):
     from benchmarks import distil
 
+    document = tmp_path / "training.md"
+    document.write_text(f"{begin(distil.PART)}\n{END}\n")
     options = ["--teacher", str(detector_file), "--data", str(synthetic), "--steps", "1", "--rounds", "1"]
     options += ["--pages", "1", "--out", str(tmp_path / "runs"), "--json", str(tmp_path / "found.json")]
+    options += ["--seeds", "3", "4", "--docs", str(document)]
     monkeypatch.setattr(sys, "argv", ["distil.py", *options, *(f"--set={setting}" for setting in STUDENT)])
     assert distil.main() == 0
     rows = json.loads((tmp_path / "found.json").read_text())
     assert list(rows) == ["teacher", "without teacher", "with teacher"]
     assert rows["without teacher"]["steps"] == 1
     assert rows["without teacher"]["parameters"] == rows["with teacher"]["parameters"] > rows["teacher"]["parameters"]
-    assert all(math.isfinite(figure) for row in rows.values() for figure in row.values())
-    for student in ("without-teacher", "with-teacher"):
-        assert (tmp_path / "runs" / student / "checkpoints" / "last.ckpt").is_file()
+    assert [len(row["hmean"]) for row in rows.values()] == [1, 2, 2]
+    assert all(0 <= score <= 1 for row in rows.values() for score in (*row["hmean"], *row["hmean_70"]))
+    assert re.search(r"^\| with teacher \| 0.3\d M \| .* \(0\.\d+ to 0\.\d+\) \|$", document.read_text(), flags=re.M)
+    weights = [path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").glob("*/checkpoints/last.ckpt"))]
+    assert len(weights) == 4
+    # What is done is not trained again.
+    assert distil.main() == 0
+    again = [path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").glob("*/checkpoints/last.ckpt"))]
+    assert again == weights
 
 
 def test_the_benchmark_of_training_scores_every_seed_once_and_does_not_train_it_again(synthetic, tmp_path):

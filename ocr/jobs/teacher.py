@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.text import Text
 
-from ocr.checks import check_choice
+from ocr.checks import check_choice, check_flag
 from ocr.datasets.build import make
 from ocr.errors import ConfigError
 from ocr.jobs.recipe import AUTO
@@ -70,6 +70,7 @@ def build_distillation(config: DictConfig) -> Distillation | None:
             f"two things at once. Set {cure}"
         )
     loss, own = make(config.distil.loss, "distil.loss"), settings.build("normalization", Normalize)
+    check_flag("distil.inherit", config.distil.inherit)
     check_choice("distil.maps", config.distil.maps, ("page", "batch"))
     if config.distil.maps == "batch":
         students: Normalize = make(config.transforms.normalization, "transforms.normalization")

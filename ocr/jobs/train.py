@@ -43,6 +43,9 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
     module = build_module(config)
     if stored is not None:
         stored.load_into(module.model)
+    elif module.distillation is not None and config.distil.inherit:
+        taken = len(module.model.inherit(module.distillation.teacher.model))
+        console.print(f"training starts with {taken} tensors of the teacher's decoder and head: those that fit")
     if module.settings is None:
         console.print(
             "transforms.val_transform is not a letterbox and a normalisation: checkpoints cannot carry it. Give test, "

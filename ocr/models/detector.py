@@ -98,6 +98,17 @@ class TextDetector(nn.Module):
             raise ConfigError(f"{source} is not of this architecture ({settings}): {misfit}")
         self.load_state_dict(dict(state_dict), strict=False)
 
+    def inherit(self, other: TextDetector) -> list[str]:
+        """Take the weights of another detector's decoder and head where name and shape are the same; their names."""
+        own, parts = self.state_dict(), tuple(f"{name}." for name, _ in self.named_children() if name != "encoder")
+        fitting = {
+            name: value
+            for name, value in other.state_dict().items()
+            if name.startswith(parts) and name in own and own[name].shape == value.shape
+        }
+        self.load_state_dict(fitting, strict=False)
+        return [*fitting]
+
     @property
     def parameter_counts(self) -> dict[str, int]:
         """Parameters of each part that has any."""

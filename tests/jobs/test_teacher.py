@@ -72,5 +72,7 @@ def test_what_is_no_teacher_or_needs_one_is_refused(file, tmp_path):
     shards = (f"teacher={file}", "data=webdataset", "distil.images=x", "targets.shrink_ratio=0.6")
     with pytest.raises(ConfigError, match=r"not to shards. Set data=base"):
         build_distillation(composed(*shards))
+    with pytest.raises(ConfigError, match=r"distil.inherit='no' must be true or false"):
+        build_distillation(composed(f"teacher={file}", "targets.shrink_ratio=0.6", "distil.inherit=no"))
     with pytest.raises(ConfigError, match=r"distil.loss: weight=-1"):
         build_distillation(composed(f"teacher={file}", "targets.shrink_ratio=0.6", "distil.loss.weight=-1"))

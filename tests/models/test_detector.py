@@ -147,6 +147,20 @@ def test_weights_go_from_one_detector_to_another_that_its_architecture_describes
     torch.testing.assert_close(first(images).prob_map, second(images).prob_map)
 
 
+def test_a_student_inherits_the_layers_of_decoder_and_head_that_fit_and_nothing_of_the_encoder():
+    teacher, student = TextDetector("resnet18", channels=32), TextDetector(LITE, channels=32)
+    before = {name: value.clone() for name, value in student.state_dict().items()}
+    taken, own, given = set(student.inherit(teacher)), student.state_dict(), teacher.state_dict()
+    assert {name.split(".")[0] for name in taken} == {"decoder", "head"}
+    assert {name for name in own if name.startswith("head.")} <= taken
+    # The first layers of the decoder read as many channels as the encoder has.
+    assert "decoder.smooth.0.0.weight" in taken
+    assert "decoder.lateral.0.0.weight" not in taken
+    assert all(torch.equal(own[name], (given if name in taken else before)[name]) for name in own)
+    # Otherwise the student would train the teacher.
+    assert own["head.prob.0.0.weight"].data_ptr() != given["head.prob.0.0.weight"].data_ptr()
+
+
 def test_a_checkpoint_of_another_architecture_is_refused_with_the_settings_that_differ():
     stored, detector = TextDetector(LITE, "pan", channels=16), TextDetector("resnet18", channels=16)
     before = {name: value.clone() for name, value in detector.state_dict().items()}

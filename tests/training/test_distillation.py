@@ -146,3 +146,25 @@ def test_another_precision_and_the_parts_in_the_log(synthetic, teacher_file, tmp
     scores = train(config, Console(quiet=True))
     assert {"train/loss_prob", "train/loss_teacher_prob", "train/loss_teacher_thresh"} <= set(scores)
     assert scores["train/loss_teacher_prob"] > 0
+
+
+@pytest.mark.parametrize(("given", "is_inherited"), [((), True), (("distil.inherit=false",), False)])
+def test_a_student_starts_with_the_head_of_its_teacher_unless_told_not_to(
+    synthetic, teacher_file, tmp_path, given, is_inherited
+):
+    overrides = [f"teacher={teacher_file}", "trainer.max_epochs=1", "trainer.limit_train_batches=1"]
+    overrides += ["trainer.limit_val_batches=0", "optimizer.lr=1e-9", "model.channels=32", "model.head_channels=8"]
+    train(settings(synthetic, tmp_path, *overrides, *given), Console(quiet=True))
+    student, teacher = load_detector(tmp_path / "checkpoints/last.ckpt")[0], load_detector(teacher_file)[0]
+    weights = [dict(one.head.named_parameters())["prob.0.0.weight"] for one in (student, teacher)]
+    assert torch.allclose(*weights, atol=1e-6) == is_inherited
+
+
+def test_given_weights_are_where_a_student_starts_not_those_of_its_teacher(synthetic, teacher_file, tmp_path):
+    own = tmp_path / "own.safetensors"
+    save_detector(own, detector(6), load_detector(teacher_file)[1])
+    overrides = [f"teacher={teacher_file}", f"weights={own}", "trainer.max_epochs=1", "trainer.limit_train_batches=1"]
+    overrides += ["trainer.limit_val_batches=0", "optimizer.lr=1e-9", "model.channels=32", "model.head_channels=8"]
+    train(settings(synthetic, tmp_path / "run", *overrides), Console(quiet=True))
+    student, given = (load_detector(file)[0] for file in (tmp_path / "run/checkpoints/last.ckpt", own))
+    assert torch.allclose(student.head.prob[0][0].weight, given.head.prob[0][0].weight, atol=1e-6)
