@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ocr.datasets.build import make
 from ocr.datasets.data_module import OCRDataModule
-from ocr.errors import ConfigError
+from ocr.errors import ConfigError, near_names
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.jobs.detector_settings import settings_of
 from ocr.jobs.run import run_job
@@ -46,6 +46,7 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
     elif module.distillation is not None and config.distil.inherit:
         taken = len(module.model.inherit(module.distillation.teacher.model))
         console.print(f"training starts with {taken} tensors of the teacher's decoder and head: those that fit")
+    check_monitored(config, module.score_names)
     if module.settings is None:
         console.print(
             "transforms.val_transform is not a letterbox and a normalisation: checkpoints cannot carry it. Give test, "
@@ -77,6 +78,15 @@ def _checkpoint_to_resume(config: DictConfig) -> str | None:
             f"from these weights: weights={path}"
         )
     return path
+
+
+def check_monitored(config: DictConfig, scores: list[str]) -> None:
+    """Raise if a callback of Lightning waits for a score that no validation logs: it would say so an epoch later."""
+    for name, node in config.callbacks.items():
+        is_theirs = node and str(node.get("_target_")).startswith("lightning.")
+        monitored = str(node.get("monitor") or "") if is_theirs else ""
+        if monitored and not monitored.startswith("train/") and monitored not in scores:
+            raise ConfigError(f"callbacks.{name}.monitor={monitored}: {near_names(monitored, scores)}")
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from ocr.training.schedule import build_schedule
 from ocr.training.stopwatch import Stopwatch
 from ocr.training.training_record import TrainingRecord
 
+CLEVAL_SCORES = ("det_p", "det_r", "det_h")
 PageListener = Callable[[Batch, int, Detections, tuple[Counts, ...]], None]
 """Takes each page that was scored: its batch, its number there, its boxes, and its counts at IoU 0.5 and 0.7."""
 
@@ -144,13 +145,20 @@ class OCRPLModule(lightning.LightningModule):
                 scores |= {
                     f"val/cleval_{name}": score
                     for name, score in self.cleval.compute().items()
-                    if name in ("det_p", "det_r", "det_h")
+                    if name in CLEVAL_SCORES
                 }
         self.log_dict(scores, prog_bar=False, sync_dist=False, rank_zero_only=False)
         self.record.score(self.global_step, scores)
         self.hmean.reset()
         if self.cleval is not None:
             self.cleval.reset()
+
+    @property
+    def score_names(self) -> list[str]:
+        """What a validation logs, for callbacks to monitor."""
+        tight = f"_{round(TIGHT_IOU * 100)}"
+        names = [f"val/{name}{at}" for at in ("", tight) for name in ("precision", "recall", "hmean")]
+        return names + [f"val/cleval_{name}" for name in CLEVAL_SCORES if self.cleval is not None]
 
     # A test is a validation on another split.
     on_test_epoch_start = on_validation_epoch_start

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ocr.errors import ConfigError
 from ocr.jobs.config_folders import CONFIGS
-from ocr.jobs.train import lightning_errors, train
+from ocr.jobs.train import check_monitored, lightning_errors, train
 from ocr.training.callbacks.drawings import DrawPredictions
 
 
@@ -41,6 +41,16 @@ def test_an_interrupt_of_the_training_is_one_of_the_command(tmp_path):
 def test_what_lightning_refuses_is_an_error_of_the_config(tmp_path):
     with pytest.raises(ConfigError, match=r"trainer or callbacks: .*monitor='nowhere'"):
         fit(tmp_path, ModelCheckpoint(tmp_path, monitor="nowhere"))
+
+
+def test_a_score_that_no_validation_logs_is_refused_before_the_training():
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        config = compose("train", ["callbacks.early_stopping.monitor=val/hmeen"])
+    with pytest.raises(ConfigError, match=r"callbacks.early_stopping.monitor=val/hmeen: did you mean val/hmean"):
+        check_monitored(config, ["val/hmean", "val/recall"])
+    config.callbacks.early_stopping.monitor = "train/loss"
+    config.callbacks.best = None
+    check_monitored(config, ["val/hmean"])
 
 
 def test_a_run_is_not_resumed_from_weights_alone():

@@ -110,6 +110,7 @@ def test_a_run_leaves_checkpoints_drawings_and_figures_and_reports_its_time(synt
     shown = Console(record=True, width=160)
     scores = train(config, shown)
     assert {"val/hmean", "val/hmean_70", "val/cleval_det_h", "train/loss"} <= set(scores)
+    assert {name for name in scores if name.startswith("val/")} == set(build_module(config).score_names)
     assert {"seconds/data_wait", "samples_per_second"} <= set(scores)
     assert 0.05 < scores["memory_gb"] < 50
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]
