@@ -53,7 +53,7 @@ def with_settings_of_files(
 def refuse_empty_groups(config: DictConfig, name: str | None, overrides: Sequence[str]) -> None:
     """Raise if the command line sets a whole group of settings of the config `name` to null: `threads=null`."""
     typed = {override.partition("=")[0] for override in overrides}
-    empty = [key for key in typed if key in config and config._get_node(key)._is_none()]
+    empty = [key for key in typed if key in config and config[key] is None]
     defaults = compose(name) if empty else DictConfig({})
     for key in empty:
         # Boxes of a prediction may be null: all of them are then as in the detector's file.
