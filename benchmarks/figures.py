@@ -5,8 +5,9 @@ python benchmarks/figures.py --only maps --only boxes  # the tables of two bench
 python benchmarks/figures.py --list                    # which table comes from which command
 
 Each table stands between two marks in its document, and is replaced there. What differs from the figures before by
-more than the spread of the benchmark is listed at the end. benchmarks/peers.py, any_loader.py, mutants.py and soak.py
-write theirs with --docs.
+more than the spread of the benchmark is listed at the end. What trains for an hour, needs a model or other
+environments writes its tables itself, with --docs: trained.py, ablation.py, distil.py, deploy.py, peers.py,
+any_loader.py, mutants.py, soak.py and tests.campaign.
 """
 
 from __future__ import annotations

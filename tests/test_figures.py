@@ -13,6 +13,7 @@ from benchmarks.ablation import PART as ABLATION
 from benchmarks.any_loader import PART as ANY_LOADER
 from benchmarks.compare_tables import TextTable, differences, parse_tables
 from benchmarks.deploy import PART as DEPLOY
+from benchmarks.distil import PART as DISTIL
 from benchmarks.document_parts import END, begin, names_of_parts, read_part, replace_part
 from benchmarks.figure_parts import BENCHMARKS, PARTS, Part, Shown
 from benchmarks.figures import update
@@ -62,7 +63,7 @@ def test_every_part_has_its_place_in_its_document_and_every_mark_its_part():
     assert len(set(marked)) == len(marked)
     by_themselves = {("docs/peers.md", PEERS), ("docs/reliability.md", MUTANTS), ("docs/advisor.md", ANY_LOADER)}
     by_themselves |= {("docs/reliability.md", CAMPAIGN), ("docs/training.md", ABLATION), ("docs/results.md", DEPLOY)}
-    by_themselves |= {("docs/reliability.md", SOAK)}
+    by_themselves |= {("docs/reliability.md", SOAK), ("docs/training.md", DISTIL)}
     by_themselves |= {(document, name) for document, name in marked if name.startswith(TRAINED)}
     assert set(written) == set(marked) - by_themselves
 
