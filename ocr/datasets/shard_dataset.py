@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from ocr.datasets.page_dataset import PageDataset
@@ -16,6 +18,17 @@ from ocr.pipeline.ledger import rows_of
 from ocr.pipeline.sample import Sample
 from ocr.shards.ready import ready_digest, ready_stages
 from ocr.shards.source import ShardSource
+
+log = logging.getLogger(__name__)
+
+
+@cache
+def _tell_unknown_stages() -> None:
+    """Once: a stream opens every shard by itself."""
+    log.warning(
+        "ready shards without an index do not say which stages made their samples: these are used as they are, also if "
+        "the settings here are others. Convert again, or restore the index"
+    )
 
 
 class ShardDataset(PageDataset):
@@ -51,7 +64,10 @@ class ShardDataset(PageDataset):
 
     def _refuse_other_stages(self) -> None:
         index = self.source.index
-        if not self.source.is_ready or not index.stages:
+        if not self.source.is_ready:
+            return
+        if not index.stages:
+            _tell_unknown_stages()
             return
         mine = index.kind, self.fixed_part, self.targets
         if index.stages != ready_digest(*mine):

@@ -10,6 +10,7 @@ from sameness import assert_same
 from test_webdataset import DEVICE, FIXED, RANDOM, folder, without_paths
 
 from ocr.datasets import OCRWebDataset
+from ocr.datasets.shard_dataset import _tell_unknown_stages
 from ocr.errors import ConfigError, DataError
 from ocr.loader import Loader
 from ocr.shards.files import ShardFiles
@@ -80,6 +81,17 @@ def test_ready_shards_that_lost_their_index_give_every_page_under_its_name(synth
     (tmp_path / "val-index.json").unlink()
     expected = list(Loader(folder(synthetic, "val", DEVICE), 2, 0))
     assert_same(without_paths(list(Loader(OCRWebDataset(place, DEVICE), 2, 0))), without_paths(expected))
+
+
+def test_ready_shards_that_lost_their_index_tell_once_that_their_stages_are_unknown(synthetic, tmp_path, caplog):
+    place = write(synthetic, tmp_path, ready=True)
+    _tell_unknown_stages.cache_clear()
+    OCRWebDataset(place, DEVICE)
+    assert not caplog.records
+    (tmp_path / "val-index.json").unlink()
+    OCRWebDataset(place, DEVICE), OCRWebDataset(place, DEVICE)
+    (told,) = caplog.records
+    assert "Convert again, or restore the index" in told.message
 
 
 def test_a_batch_whose_pages_cannot_be_counted_is_named(synthetic, tmp_path):
