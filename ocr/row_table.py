@@ -130,7 +130,10 @@ def open_table(path: Path) -> RowTable:
     described = file(_HEADER.size, min(length, size))
     if xxhash.xxh3_64_intdigest(described) != checksum:
         raise DamagedTableError(f"{path}: its description is damaged")
-    description = json.loads(described)
+    try:
+        description = json.loads(described)
+    except (ValueError, RecursionError) as error:
+        raise DamagedTableError(f"{path}: its description is no JSON ({error})") from error
     count, dtypes = description["rows"], {name: np.dtype(kind) for name, kind in description["columns"]}
     if any(dtype.kind not in "iu" for dtype in dtypes.values()):
         raise DamagedTableError(f"{path}: a column is not of integers")

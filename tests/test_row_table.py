@@ -115,13 +115,23 @@ def test_a_file_that_was_replaced_by_other_rows_is_not_taken_for_the_first(tmp_p
         pickle.loads(sent)
 
 
-def test_a_column_of_objects_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda described: described.replace(b'"<i8"', b'"|O8"'), "not of integers"),
+        (lambda described: b"[" * len(described), "its description is no JSON"),
+        (lambda described: b"{" + described[1:-1], "its description is no JSON"),
+    ],
+    ids=["a column of objects", "nested too deep", "cut"],
+)
+def test_a_description_that_cannot_be_used_is_refused(tmp_path, change, said):
     path = tmp_path / "a.rows"
-    written().save(path, {})
+    # Python's parser gives up at a depth of about a thousand.
+    written().save(path, {"note": "x" * 100_000})
     data = path.read_bytes()
     length = int.from_bytes(data[8:16], "little")
-    described = data[24 : 24 + length].replace(b'"<i8"', b'"|O8"')
-    head = data[:16] + xxhash.xxh3_64_intdigest(described).to_bytes(8, "little")
+    described = change(data[24 : 24 + length])
+    head = data[:8] + len(described).to_bytes(8, "little") + xxhash.xxh3_64_intdigest(described).to_bytes(8, "little")
     path.write_bytes(head + described + data[24 + length :])
-    with pytest.raises(DamagedTableError, match="not of integers"):
+    with pytest.raises(DamagedTableError, match=said):
         open_table(path)

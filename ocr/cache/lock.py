@@ -144,5 +144,5 @@ def _read_holder(path: Path) -> str:
             f"held since {holder['since']} by process {holder['pid']} on {holder['host']} ({holder['command']}). "
             "End that process if it is stuck"
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "held by a process that did not write who it is"

@@ -190,7 +190,7 @@ class _Page:
                 known.pop("fields", None)
             if dump(stored) != dump(known):
                 yield self._problem("json", "its JSON is not what the stages make of the source")
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             yield self._problem("json", f"not the JSON of a ready sample ({error})")
 
     def _array(self, name: str, expected: NDArray[Any]) -> Iterator[Problem]:

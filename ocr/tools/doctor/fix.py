@@ -127,7 +127,7 @@ def _refuse_others(record: Path, files: Sequence[Path]) -> None:
     try:
         document = json.loads(record.read_bytes())
         own = {Path(written).name for written in document["written"]} | {record.name}
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         own = set()  # No record, or another file of that name, such as a report.
     for file in (record, *files):
         if file.name not in own and file.exists():
