@@ -14,9 +14,12 @@ import argparse
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -32,6 +35,7 @@ from benchmarks.mutation.scratch import KERNELS, Scratch, TestRunner
 from ocr.atomic import replacing
 from ocr.checks import check_integer
 from ocr.errors import ConfigError
+from ocr.system import usable_cores
 
 TEST_SECONDS, CONTROL_SECONDS = 60, 8
 """Tests per mutant, by the time on the cores that they took when their lines were recorded."""
@@ -44,8 +48,9 @@ Result = dict[str, Any]
 class Trial:
     """All mutants of a sample, with what is known of them so far."""
 
-    def __init__(self, runner: TestRunner, again: bool = False) -> None:
-        self.runner, self.scratch = runner, runner.scratch
+    def __init__(self, runners: Sequence[TestRunner], again: bool = False) -> None:
+        """Each runner has a scratch copy of its own; results are kept beside the first."""
+        self.runners, self.scratch = runners, runners[0].scratch
         self.file = self.scratch.folder / "results.json"
         known = json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else {}
         self.results: dict[str, Result] = known
@@ -55,16 +60,32 @@ class Trial:
     def run(self, mutants: list[Mutant], reached: ReachedLines, test_seconds: float = TEST_SECONDS) -> list[Result]:
         """The results, in the order of the mutants."""
         names = [self.identity(mutant) for mutant in mutants]
-        missing = [(name, mutant) for name, mutant in zip(names, mutants, strict=True) if name not in self.results]
+        missing = {name: mutant for name, mutant in zip(names, mutants, strict=True) if name not in self.results}
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        idle: SimpleQueue[TestRunner] = SimpleQueue()
+        for runner in self.runners:
+            idle.put(runner)
+
+        def attempt(mutant: Mutant) -> Result:
+            runner = idle.get()
+            try:
+                return self._try(runner, mutant, reached, test_seconds)
+            finally:
+                idle.put(runner)
+
         with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
             task = progress.add_task("mutants", total=len(mutants), completed=len(mutants) - len(missing))
-            for name, mutant in missing:
-                progress.update(task, description=f"{mutant.module}:{mutant.line}")
-                self.results[name] = self._try(mutant, reached, test_seconds)
-                with replacing(self.file) as stream:
-                    stream.write((json.dumps(self.results, indent=1) + "\n").encode())
-                progress.advance(task)
+            threads = ThreadPoolExecutor(len(self.runners))
+            try:
+                begun = {threads.submit(attempt, mutant): name for name, mutant in missing.items()}
+                for done in as_completed(begun):
+                    name = begun[done]
+                    self.results[name] = done.result()
+                    with replacing(self.file) as stream:
+                        stream.write((json.dumps(self.results, indent=1) + "\n").encode())
+                    progress.update(task, description=f"{missing[name].module}:{missing[name].line}", advance=1)
+            finally:
+                threads.shutdown(cancel_futures=True)
         return [self.results[name] for name in names]
 
     def identity(self, mutant: Mutant) -> str:
@@ -72,16 +93,16 @@ class Trial:
         source = hashlib.sha256((self.scratch.tree / mutant.module).read_bytes()).hexdigest()[:16]
         return f"{mutant.module}:{mutant.start}-{mutant.end} {mutant.replacement} {source}"
 
-    def _try(self, mutant: Mutant, reached: ReachedLines, test_seconds: float) -> Result:
-        source = (self.scratch.tree / mutant.module).read_bytes()
+    def _try(self, runner: TestRunner, mutant: Mutant, reached: ReachedLines, test_seconds: float) -> Result:
+        source = (runner.scratch.tree / mutant.module).read_bytes()
         ordered = reached.tests_of(mutant.module, mutant.statement, mutant.function)
         tests, seconds = affordable(ordered, reached.seconds, test_seconds)
         known = {"module": mutant.module, "line": mutant.line, "before": mutant.before, "after": mutant.after}
         if not tests:
             return known | {"noticed": False, "by": "no test reaches it", "seconds": 0.0}
         limit = START_SECONDS + SLOWER * seconds + (COMPILE_SECONDS if mutant.module.startswith(KERNELS) else 0)
-        with self.scratch.changed(mutant.module, mutant.apply(source)):
-            told = self.runner.run(["-x", *tests], limit)
+        with runner.scratch.changed(mutant.module, mutant.apply(source)):
+            told = runner.run(["-x", *tests], limit)
         if told["status"] in ENDED:
             found = {"noticed": True, "by": told["status"]}
         elif failed := told["failed"]:
@@ -89,7 +110,7 @@ class Trial:
         elif told["status"] == 0:
             found = {"noticed": False, "by": f"{len(tests)} tests pass"}
         else:
-            raise ConfigError(f"pytest ended with status {told['status']}: see {self.runner.log}")
+            raise ConfigError(f"pytest ended with status {told['status']}: see {runner.log}")
         return known | found | {"seconds": round(told["took_seconds"], 1)}
 
 
@@ -128,6 +149,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--room", action="append", choices=ROOMS, help="this room; may be repeated (default: all)")
     parser.add_argument("--mirrored", action="store_true", help="only tests of the rooms' own folders: quicker")
+    parser.add_argument("--workers", type=int, default=usable_cores(), help="mutants at once (default: cores)")
     parser.add_argument("--again", action="store_true", help="try again what survived in an earlier run")
     parser.add_argument("--folder", type=Path, default=ROOT / "data" / "mutants", help="work (default: data/mutants)")
     parser.add_argument("--docs", type=Path, help="document whose figures are replaced: docs/reliability.md")
@@ -136,26 +158,29 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
-    for name in ("count", "test_seconds"):
+    for name in ("count", "test_seconds", "workers"):
         check_integer(f"--{name.replace('_', '-')}", getattr(options, name), 1)
     options.folder.mkdir(parents=True, exist_ok=True)
     rooms = tuple(options.room or ROOMS)
     mutants = draw_sample(ROOT, options.count, options.seed, rooms)
-    scratch = Scratch(options.folder)
-    scratch.compile_kernels()
-    trial = Trial(TestRunner(scratch), options.again)
+    folders = [options.folder, *(options.folder / f"worker-{number}" for number in range(1, options.workers))]
+    scratches = [Scratch(folder) for folder in folders]
+    for scratch in scratches:
+        scratch.compile_kernels()
+    trial = Trial([TestRunner(scratch) for scratch in scratches], options.again)
     try:
         console.print("recording which tests execute which lines (once; then only for test files that change)")
-        folders = rooms if options.mirrored else (*rooms, *ALSO)
-        reached = measure_lines(trial.runner, options.folder / "reached", ROOMS, folders)
-        scratch.remember_kernels()
+        test_folders = rooms if options.mirrored else (*rooms, *ALSO)
+        reached = measure_lines(trial.runners[0], options.folder / "reached", ROOMS, test_folders)
+        trial.scratch.remember_kernels()
         unharmed = trial.run(controls(ROOT, mutants), reached, min(CONTROL_SECONDS, options.test_seconds))
         results = trial.run(mutants, reached, options.test_seconds)
     except KeyboardInterrupt:
         console.print(f"interrupted: the same command goes on with what is in {trial.file}")
         return 130
     finally:
-        trial.runner.close()
+        for runner in trial.runners:
+            runner.close()
     show(results, unharmed, console)
     if options.docs:
         command = f"python benchmarks/mutants.py --count {options.count} --seed {options.seed}"

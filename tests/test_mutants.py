@@ -126,26 +126,27 @@ def test_a_mistake_is_noticed_by_the_tests_of_its_line_and_one_that_no_test_reac
     small, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(mutants, "START_SECONDS", 3)
-    runner = TestRunner(Scratch(tmp_path / "work", small), libraries=("pytest", "hypothesis"))
+    libraries = ("pytest", "hypothesis")
+    runners = [TestRunner(Scratch(tmp_path / name, small), libraries) for name in ("work", "other")]
     try:
-        reached = measure_lines(runner, tmp_path / "reached", ("cache",), ("cache",))
+        reached = measure_lines(runners[0], tmp_path / "reached", ("cache",), ("cache",))
         assert reached.tests_of("ocr/cache/steps.py", (4, 4)) == ["tests/cache/test_steps.py::test_steps"]
         modules = ("ocr/cache/steps.py", "ocr/cache/alone.py")
         possible = [mutant for module in modules for mutant in mutants_of(module, (small / module).read_bytes())]
         found = [mutant for mutant in possible if mutant.after in ("n -= 3", "while n >= 0:", "n += 2", "return 2")]
-        trial = Trial(runner)
+        trial = Trial(runners)
         assert not any(control["noticed"] for control in trial.run(controls(small, found), reached))
         results = trial.run(found, reached)
     finally:
-        runner.close()
+        for runner in runners:
+            runner.close()
     by_change = {result["after"]: (result["noticed"], result["by"]) for result in results}
     assert by_change["n -= 3"] == (False, "1 tests pass")
     assert by_change["while n >= 0:"][1] == "tests/cache/test_steps.py::test_steps: assert 3 == 2"
     assert by_change["n += 2"] == (True, "timeout")
     assert by_change["return 2"] == (False, "no test reaches it")
-    assert (
-        (small / modules[0]).read_text() == (tmp_path / "work" / "tree" / modules[0]).read_text() == SMALL[modules[0]]
-    )
+    for tree in (small, *(runner.scratch.tree for runner in runners)):
+        assert (tree / modules[0]).read_text() == SMALL[modules[0]]
     assert len(json.loads((tmp_path / "work" / "results.json").read_text())) == 5
 
 
