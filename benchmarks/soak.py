@@ -258,6 +258,7 @@ def main() -> int:
     soak_report.show(rows, verdicts, findings)
     if options.docs is not None:
         command = f"python benchmarks/soak.py --minutes {options.minutes:g} --seed {options.seed}"
+        command += " --data PAGES" * (options.data is not None)
         soak_report.write_document(options.docs, plot, rows, findings, command)
     return int(bool(findings) or not all(verdict.is_flat for verdict in verdicts))
 
