@@ -15,11 +15,10 @@ import hashlib
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -31,7 +30,7 @@ from benchmarks.mutation.draw_sample import ROOMS, draw_sample
 from benchmarks.mutation.mutate import Mutant
 from benchmarks.mutation.reached_lines import ALSO, ReachedLines, measure_lines
 from benchmarks.mutation.report import show, write_document
-from benchmarks.mutation.scratch import KERNELS, Scratch, TestRunner
+from benchmarks.mutation.scratch import KERNELS, IdleRunners, Scratch, TestRunner
 from ocr.atomic import replacing
 from ocr.checks import check_integer
 from ocr.errors import ConfigError
@@ -62,30 +61,18 @@ class Trial:
         names = [self.identity(mutant) for mutant in mutants]
         missing = {name: mutant for name, mutant in zip(names, mutants, strict=True) if name not in self.results}
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        idle: SimpleQueue[TestRunner] = SimpleQueue()
-        for runner in self.runners:
-            idle.put(runner)
-
-        def attempt(mutant: Mutant) -> Result:
-            runner = idle.get()
-            try:
-                return self._try(runner, mutant, reached, test_seconds)
-            finally:
-                idle.put(runner)
-
         with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
             task = progress.add_task("mutants", total=len(mutants), completed=len(mutants) - len(missing))
-            threads = ThreadPoolExecutor(len(self.runners))
-            try:
-                begun = {threads.submit(attempt, mutant): name for name, mutant in missing.items()}
+            with IdleRunners(self.runners) as idle:
+                begun = {
+                    idle.submit(self._try, mutant, reached, test_seconds): name for name, mutant in missing.items()
+                }
                 for done in as_completed(begun):
                     name = begun[done]
                     self.results[name] = done.result()
                     with replacing(self.file) as stream:
                         stream.write((json.dumps(self.results, indent=1) + "\n").encode())
                     progress.update(task, description=f"{missing[name].module}:{missing[name].line}", advance=1)
-            finally:
-                threads.shutdown(cancel_futures=True)
         return [self.results[name] for name in names]
 
     def identity(self, mutant: Mutant) -> str:
@@ -171,8 +158,9 @@ def main() -> int:
     try:
         console.print("recording which tests execute which lines (once; then only for test files that change)")
         test_folders = rooms if options.mirrored else (*rooms, *ALSO)
-        reached = measure_lines(trial.runners[0], options.folder / "reached", ROOMS, test_folders)
-        trial.scratch.remember_kernels()
+        reached = measure_lines(trial.runners, options.folder / "reached", ROOMS, test_folders)
+        for scratch in scratches:
+            scratch.remember_kernels()
         unharmed = trial.run(controls(ROOT, mutants), reached, min(CONTROL_SECONDS, options.test_seconds))
         results = trial.run(mutants, reached, options.test_seconds)
     except KeyboardInterrupt:

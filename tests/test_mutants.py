@@ -129,7 +129,7 @@ def test_a_mistake_is_noticed_by_the_tests_of_its_line_and_one_that_no_test_reac
     libraries = ("pytest", "hypothesis")
     runners = [TestRunner(Scratch(tmp_path / name, small), libraries) for name in ("work", "other")]
     try:
-        reached = measure_lines(runners[0], tmp_path / "reached", ("cache",), ("cache",))
+        reached = measure_lines(runners, tmp_path / "reached", ("cache",), ("cache",))
         assert reached.tests_of("ocr/cache/steps.py", (4, 4)) == ["tests/cache/test_steps.py::test_steps"]
         modules = ("ocr/cache/steps.py", "ocr/cache/alone.py")
         possible = [mutant for module in modules for mutant in mutants_of(module, (small / module).read_bytes())]

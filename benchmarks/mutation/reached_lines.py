@@ -6,13 +6,14 @@ import ast
 import hashlib
 import json
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from coverage import CoverageData
 
-from benchmarks.mutation.scratch import KERNELS, TestRunner, importers
+from benchmarks.mutation.scratch import KERNELS, IdleRunners, TestRunner, importers
 
 ALSO = ("datasets",)
 """Folders of tests/ beside those of the rooms: the datasets are the way to most of them."""
@@ -75,29 +76,45 @@ def _distance(test: str, module: str) -> int:
 
 
 def measure_lines(
-    runner: TestRunner, folder: Path, rooms: tuple[str, ...], test_folders: tuple[str, ...]
+    runners: Sequence[TestRunner], folder: Path, rooms: tuple[str, ...], test_folders: tuple[str, ...]
 ) -> ReachedLines:
-    """Run the tests that have changed since the last time with coverage, and put all together."""
+    """Run the tests that have changed since the last time with coverage, a folder per runner, and put all together."""
     folder.mkdir(parents=True, exist_ok=True)
-    scratch = runner.scratch
-    found = ReachedLines(scratch.tree)
-    for room in test_folders:
-        files = sorted((scratch.tree / "tests" / room).rglob("test_*.py"))
-        names = {str(file.relative_to(scratch.tree)): file for file in files}
-        kept = {name: folder / f"{name.replace('/', '.')}.json" for name in names}
-        digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in names.items()}
-        if stale := [name for name in names if not _is_fresh(kept[name], digests[name])]:
-            measured = _measure(runner, stale, rooms)
-            for name in stale:
-                told = measured[name] | {"digest": digests[name], "imports": imported_modules(names[name])}
-                kept[name].write_text(json.dumps(told), encoding="utf-8")
-        for path in kept.values():
-            found.add(json.loads(path.read_text(encoding="utf-8")))
+    tree = runners[0].scratch.tree
+    found = ReachedLines(tree)
+    kept: list[Path] = []
+    with IdleRunners(runners) as idle:
+        begun = []
+        for room in test_folders:
+            names = {str(file.relative_to(tree)): file for file in sorted((tree / "tests" / room).rglob("test_*.py"))}
+            kept += [folder / _kept_name(name) for name in names]
+            stale = {name: file for name, file in names.items() if not _is_fresh(folder / _kept_name(name), file)}
+            if stale:
+                begun.append(idle.submit(_measure_and_keep, stale, folder, rooms))
+        for one in begun:
+            one.result()
+    for path in kept:
+        found.add(json.loads(path.read_text(encoding="utf-8")))
     return found
 
 
-def _is_fresh(path: Path, digest: str) -> bool:
-    return path.exists() and json.loads(path.read_text(encoding="utf-8"))["digest"] == digest
+def _measure_and_keep(runner: TestRunner, files: Mapping[str, Path], folder: Path, rooms: tuple[str, ...]) -> None:
+    measured = _measure(runner, list(files), rooms)
+    for name, file in files.items():
+        told = measured[name] | {"digest": _digest(file), "imports": imported_modules(file)}
+        (folder / _kept_name(name)).write_text(json.dumps(told), encoding="utf-8")
+
+
+def _kept_name(test_file: str) -> str:
+    return f"{test_file.replace('/', '.')}.json"
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _is_fresh(kept: Path, test_file: Path) -> bool:
+    return kept.exists() and json.loads(kept.read_text(encoding="utf-8"))["digest"] == _digest(test_file)
 
 
 def imported_modules(path: Path) -> list[str]:

@@ -10,15 +10,18 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.compiled import DIGEST_BYTES, KernelFiles, sources_digest
 from ocr.system import usable_cores
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent.parent
 KERNELS = "ocr/geometry/kernels"
 LIBRARIES = (
@@ -184,3 +187,31 @@ class TestRunner:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
+
+
+class IdleRunners:
+    """Calls of functions that take a runner first, as many at once as there are runners."""
+
+    def __init__(self, runners: Sequence[TestRunner]) -> None:
+        self._idle: SimpleQueue[TestRunner] = SimpleQueue()
+        for runner in runners:
+            self._idle.put(runner)
+        self._threads = ThreadPoolExecutor(len(runners))
+
+    def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Begin `call(runner, *arguments)` as soon as there is one."""
+        return self._threads.submit(self._call, call, *arguments)
+
+    def _call(self, call: Callable[..., T], *arguments: Any) -> T:
+        runner = self._idle.get()
+        try:
+            return call(runner, *arguments)
+        finally:
+            self._idle.put(runner)
+
+    def __enter__(self) -> IdleRunners:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What has not begun is left out: the caller has all results, or an error."""
+        self._threads.shutdown(cancel_futures=True)
