@@ -28,6 +28,15 @@ def test_an_axis_that_does_not_start_at_zero_spreads_close_values():
     assert low - high > 20 * (zero_low - zero_high)
 
 
+def test_shares_have_an_axis_of_percent_and_other_values_have_none():
+    lines = [Line("a", [(0, 0.0), (1, 0.5)])]
+    for is_share, shown in ((True, "40 %"), (False, "0.4")):
+        picture = draw_lines(LineChart("t", "x", "y", lines, is_share=is_share), 340, "n")
+        ticks = re.findall(r">([^<]+)</text>", picture)
+        assert shown in ticks
+        assert any("%" in tick for tick in ticks) == is_share
+
+
 @pytest.mark.parametrize("points", [[(1, 0.0)], [(1, 5.0)], [(0, 0.0), (0, 0.0)], [(1, -2.0), (2, -1.0)], [(1, 1e-9)]])
 @pytest.mark.parametrize("from_zero", [True, False])
 def test_few_or_equal_values_have_axes_too(points, from_zero):

@@ -40,7 +40,7 @@ def test_a_resumed_run_replaces_what_it_repeats(tmp_path):
         row | ({"samples_per_second": 99} if "samples_per_second" in row else {})
         for row in metrics(range(3, 6), 4, 0.9, 0.2)
     ]
-    write_metrics(folder, 1, again)
+    write_metrics(folder, 2, again)
     # By number, not by name: 10 comes after 2.
     write_metrics(folder, 10, metrics(range(5, 6), 4, 0.7, 0.2))
     run = read_run(folder)

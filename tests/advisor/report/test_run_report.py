@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from ocr.advisor.commands.report import MAX_RUNS, report
 from ocr.advisor.report.html_page import render_report
 from ocr.advisor.report.result_file import write_result
+from ocr.advisor.report.run_charts import parts_chart
+from ocr.advisor.report.run_figures import Run
 from ocr.advisor.report.run_folder import read_run
 from ocr.errors import ConfigError
 
@@ -118,3 +120,9 @@ def test_each_of_many_runs_has_a_line_of_its_own(tmp_path, count):
     picture = next(picture for picture in re.findall(r"<svg.*?</svg>", page) if ">Speed<" in picture)
     styles = re.findall(r'<g class="row"><path class="(line [^"]+)"', picture)
     assert len(set(styles)) == len(styles) == count
+
+
+def test_a_part_of_the_epoch_that_was_not_measured_has_no_bar():
+    epochs = [{"epoch": 0, "seconds": {"data_wait": 1.0, "forward": 2.0}}]
+    (row,) = parts_chart([Run("a", {"epochs": epochs})]).rows
+    assert [(mark.start, mark.end) for mark in row.marks] == [(0.0, 1.0), (1.0, 3.0)]
