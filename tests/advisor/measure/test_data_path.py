@@ -10,6 +10,7 @@ from PIL import Image
 from ocr.advisor.measure.data_path import DataPath
 from ocr.datasets import DBTransforms, OCRDataset, OCRWebDataset
 from ocr.errors import ImageError
+from ocr.loader import Loader
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
 from ocr.tools.convert.report import convert
@@ -28,6 +29,17 @@ def shard(tmp_path: Path) -> Path:
     assert convert({"val": pages}, str(tmp_path / "shards"), ConvertSettings(ready=True, form="dense", workers=1)) == 0
     (tmp_path / "shards/val-index.json").unlink()
     return tmp_path / "shards/val-000000.tar"
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_the_path_that_is_measured_gives_the_batch_that_the_loader_gives(synthetic, engine):
+    transform = DBTransforms([Letterbox(64), Normalize()], normalize="device")
+    dataset = OCRDataset(synthetic / "images/val", synthetic / "jsons/val.json", transform)
+    measured = DataPath(dataset, torch.device("cpu"), engine).run_batch([0, 1], 0)
+    batch = next(iter(Loader(dataset, 2, 0)))
+    assert torch.equal(measured["images"], Normalize().on_device(batch["images"]))
+    assert torch.equal(measured["prob_maps"], batch["prob_maps"])
+    assert measured["image_filename"] == batch["image_filename"]
 
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
