@@ -40,13 +40,20 @@ def test_a_resumed_run_replaces_what_it_repeats(tmp_path):
         row | ({"samples_per_second": 99} if "samples_per_second" in row else {})
         for row in metrics(range(3, 6), 4, 0.9, 0.2)
     ]
-    write_metrics(folder, 2, again)
+    write_metrics(folder, 1, again)
     # By number, not by name: 10 comes after 2.
     write_metrics(folder, 10, metrics(range(5, 6), 4, 0.7, 0.2))
     run = read_run(folder)
     assert [epoch["samples_per_s"] for epoch in run["epochs"]] == [12.5, 12.5, 12.5, 99, 99, 12.5]
     assert run["epochs"][-1]["hmean"] == pytest.approx(0.7 - 0.5 / 6)
     assert [x for x, _ in run["losses"]] == [at / 2 for at in range(1, 13)]
+
+
+def test_the_parts_of_a_run_that_was_resumed_often_are_read_by_their_number(tmp_path):
+    for version in (3, 11, 0, 7, 10, 1, 9, 4, 2, 8, 5, 6):
+        write_metrics(tmp_path / "run", version, metrics(range(version, version + 1), 4, 0.9, 0.2))
+    # A part replaces what it begins again: in another order, later epochs would be lost.
+    assert [epoch["epoch"] for epoch in read_run(tmp_path / "run")["epochs"]] == list(range(12))
 
 
 def test_an_unfinished_run_is_shown_as_far_as_it_got(tmp_path):
