@@ -30,6 +30,7 @@ from benchmarks.document_parts import replace_part, table_lines
 from benchmarks.measure import add_data_options, console, exit_with, time_rounds
 from ocr.atomic import replacing
 from ocr.datasets.data_module import OCRDataModule
+from ocr.errors import ConfigError
 from ocr.jobs.compose import compose_training
 from ocr.jobs.train import build_module, train
 from ocr.models.load import load_detector
@@ -107,9 +108,13 @@ def settings_of_students(options: argparse.Namespace) -> dict[str, list[str]]:
 
 def plan_steps(students: dict[str, list[str]], options: argparse.Namespace, kept: Path) -> dict[str, Row]:
     """Steps and minutes of each student; measured once for all runs of a folder."""
+    asked = [str(getattr(options, name)) for name in ("teacher", "data", "images", "minutes", "steps", "set")]
     if kept.is_file():
-        known: dict[str, Row] = json.loads(kept.read_text())
-        return known
+        known = json.loads(kept.read_text())
+        if known["asked"] != asked:
+            raise ConfigError(f"--out {kept.parent} has students of other options: {known['asked']}. Name a new folder")
+        found: dict[str, Row] = known["plan"]
+        return found
     with tempfile.TemporaryDirectory() as empty:  # Maps of an earlier run would be there at once.
         seconds, once = step_seconds(students, [f"output_dir={empty}", f"cache.folder={empty}"], options.rounds)
     steps = options.steps or max(1, round(60 * options.minutes / seconds[ALONE]))
@@ -118,7 +123,7 @@ def plan_steps(students: dict[str, list[str]], options: argparse.Namespace, kept
     plan = {
         name: {"steps": count, "minutes": (count * seconds[name] + spent[name]) / 60} for name, count in counts.items()
     }
-    write_json(kept, plan)
+    write_json(kept, {"asked": asked, "plan": plan})
     console.print(f"the teacher sees all pages once in {once:.1f} s")
     return plan
 

@@ -84,6 +84,9 @@ def test_the_benchmark_of_distillation_trains_both_students_and_scores_them_besi
     assert distil.main() == 0
     again = [path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").glob("*/checkpoints/last.ckpt"))]
     assert again == weights
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--steps", "2"])
+    with pytest.raises(ConfigError, match="has students of other options"):
+        distil.main()
 
 
 def test_the_benchmark_of_training_scores_every_seed_once_and_does_not_train_it_again(synthetic, tmp_path):
