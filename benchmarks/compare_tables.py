@@ -57,6 +57,14 @@ def parse_tables(text: str) -> list[TextTable]:
     return found
 
 
+def table_of(tables: Sequence[TextTable], title: str) -> TextTable:
+    """The table with this beginning of its title."""
+    found = [table for table in tables if table.title.startswith(title)]
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} tables begin with {title!r}: {[table.title for table in tables]}")
+    return found[0]
+
+
 def _without_marks(cell: str) -> str:
     return re.sub(r"\*\*|`", "", cell).strip()
 

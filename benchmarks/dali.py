@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from omegaconf import OmegaConf
+from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import measure
@@ -131,12 +132,13 @@ def report(course: Course, splits: dict[str, str], rounds: int, json_file: Path 
         pages = len(course.dataset(split, train))
         title = f"{kind}: {pages} pages, {course.size}x{course.size}, {course.workers} workers, DALI on {course.device}"
         measure.show(title, {name: min(seconds) for name, seconds in told.items()}, pages, REFERENCE)
-    for scaled in ("auto", "off"):
+    title = "Pixels of DALI against the default loader's, levels of 255"
+    table = Table("", "mean", "worst page", "largest", title=title, title_justify="left")
+    for scaled in ("off", "auto"):
         found = figures[f"levels, decode.scaled={scaled}"] = differences(course, splits["validation"], scaled)
-        console.print(
-            f"decode.scaled={scaled}: DALI's pixels differ from the default loader's by {found['mean']:.2f} of 255 "
-            f"levels on average, {found['worst page']:.2f} on the worst page, {found['largest']:.0f} at most"
-        )
+        mean, worst, largest = found.values()
+        table.add_row(f"decode.scaled={scaled}", f"{mean:.2f}", f"{worst:.2f}", f"{largest:.0f}")
+    console.print(table)
     if json_file is not None:
         json_file.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 

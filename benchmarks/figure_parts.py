@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.compare_tables import TextTable
+from benchmarks.compare_tables import TextTable, table_of
+from benchmarks.scaling_figures import node_table, page_table, set_table
 
 Tables = Sequence[TextTable]
-RESULTS, TRAINING = "docs/results.md", "docs/training.md"
+RESULTS, TRAINING, SCALING = "docs/results.md", "docs/training.md", "docs/scaling.md"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,17 @@ BENCHMARKS = {
     "dali": Benchmark("benchmarks/dali.py --data DIR"),
     "bottlenecks": Benchmark("benchmarks/advisor.py"),
     "remedies": Benchmark("benchmarks/advisor.py --data DIR model=lite"),
+    "scored": Benchmark("benchmarks/scored.py --data DIR", spread=0.005),
+    "scored-forms": Benchmark("benchmarks/scored.py --data FORMS", spread=0.005),
+    "causes": Benchmark("benchmarks/scored.py --data DIR --split train --causes", spread=0.05),
+    "exact-boxes": Benchmark("benchmarks/scored.py --data DIR --split train --boxes", spread=0.005),
+    "orders": Benchmark("benchmarks/orders.py", spread=0.01),
+    "faults": Benchmark("benchmarks/label_faults.py --data DIR --split train --pages 40 --seeds 2", spread=0.05),
+    "faults-forms": Benchmark(
+        "benchmarks/label_faults.py --data FORMS --split train --pages 16 --seeds 2", spread=0.05
+    ),
+    "scale": Benchmark("benchmarks/scale.py --plot docs/pictures/scale.png"),
+    "larger": Benchmark("benchmarks/larger_than_memory.py --seconds 6"),
     "recipe": Benchmark("benchmarks/recipe.py --data DIR", spread=0.005),
     "recipe-forms": Benchmark("benchmarks/recipe.py --data FORMS", spread=0.005),
     "checkpointing": Benchmark("benchmarks/checkpointing.py --models lite base resnet50 --pages 2"),
@@ -107,17 +119,49 @@ class Overview:
         return [TextTable("", ("", "command", "against", "figure"), tuple(rows))]
 
 
-def table_of(tables: Tables, title: str) -> TextTable:
-    """The table with this beginning of its title."""
-    found = [table for table in tables if table.title.startswith(title)]
-    if len(found) != 1:
-        raise LookupError(f"{len(found)} tables begin with {title!r}: {[table.title for table in tables]}")
-    return found[0]
+@dataclass(frozen=True)
+class Computed:
+    """Tables that follow from those of benchmarks."""
+
+    document: str
+    name: str
+    benchmarks: tuple[str, ...]
+    compute: Callable[[Mapping[str, Tables]], list[TextTable]]
+
+    def tables(self, found: Mapping[str, Tables]) -> list[TextTable]:
+        """As computed now."""
+        return self.compute(found)
 
 
 GOALS = ("against", "float", "target")
-PARTS: tuple[Part | Overview, ...] = (
-    Part("README.md", "epochs", (Shown("epochs", "Epochs of", r"^(first v|later v|- every|training|waiting)", GOALS),)),
+EPOCHS = r"^(first v|later v|- every|training|waiting)"
+DOCUMENT_PARTS = Part | Overview | Computed
+PARTS: tuple[DOCUMENT_PARTS, ...] = (
+    Overview(
+        "README.md",
+        "in-short",
+        (
+            Ratio("H-mean on 54 receipts it never saw, lines", "scored", "", "", "IoU 0.5", "H-mean"),
+            Ratio("H-mean on 30 forms it never saw, words", "scored-forms", "", "", "IoU 0.5", "H-mean"),
+            Ratio("a page without a cache, one thread, ms", "cold", "", "A cold epoch", "GlyphFeed", "ms a page"),
+            Ratio("- of plain Pillow and NumPy", "cold", "", "A cold epoch", "reference", "ms a page"),
+            Ratio("maps of a page", "maps", "classic NumPy", "Maps of", "ocr.pipeline.targets", "times classic NumPy"),
+            Ratio("kept per page, dense", "density", "", "Dense caches", "kB per validation page, dense", "uint8"),
+            Ratio("pages in their own shape, training", "shapes", "squares", "pages that", "speed", "training"),
+        ),
+    ),
+    Part("README.md", "epochs", (Shown("epochs", "Epochs of", EPOCHS, GOALS),)),
+    Part("docs/preprocessing.md", "epochs", (Shown("epochs", "Epochs of", EPOCHS, GOALS[:2]),)),
+    Part("docs/dali.md", "pixels", (Shown("dali", "Pixels"),)),
+    Part("docs/inspect.md", "causes", (Shown("causes", "Why"),)),
+    Part("docs/labels.md", "faults", (Shown("faults"), Shown("faults-forms"))),
+    Part("docs/loading.md", "orders", (Shown("orders"),)),
+    Part(SCALING, "scale", (Shown("scale"),)),
+    Computed(SCALING, "page", ("shards", "epochs", "scale"), page_table),
+    Computed(SCALING, "node", ("shards", "epochs"), node_table),
+    Computed(SCALING, "sets", ("shards", "epochs"), set_table),
+    Part(RESULTS, "scored", (Shown("scored"), Shown("scored-forms"))),
+    Part(RESULTS, "larger", (Shown("larger"),)),
     Part(RESULTS, "epochs", (Shown("epochs", "Epochs of"),)),
     Part(RESULTS, "density", (Shown("density", "Dense caches"),)),
     Part(RESULTS, "codecs", (Shown("density", "Codecs"),)),
@@ -142,6 +186,8 @@ PARTS: tuple[Part | Overview, ...] = (
     Part(RESULTS, "remedies", (Shown("remedies", "Predicted and measured"),)),
     Part(RESULTS, "bottlenecks", (Shown("bottlenecks", "64 pages"),)),
     Part(TRAINING, "perfect-maps", (Shown("perfect"), Shown("perfect-forms"))),
-    Part(TRAINING, "recipe", (Shown("recipe"), Shown("recipe-forms"))),
+    Part(TRAINING, "exact-boxes", (Shown("exact-boxes"),)),
+    Part(TRAINING, "derived", (Shown("recipe", "derived"), Shown("recipe-forms", "derived"))),
+    Part(TRAINING, "recipe", (Shown("recipe", "Recall"), Shown("recipe-forms", "Recall"))),
     Part(TRAINING, "checkpointing", (Shown("checkpointing", "Gradient checkpoints"),)),
 )

@@ -2,6 +2,7 @@
 
 python benchmarks/figures.py --data DIR                # all of them: hours, on a quiet machine
 python benchmarks/figures.py --only maps --only boxes  # the tables of two benchmarks
+python benchmarks/figures.py --data DIR --missing      # those that are not in data/figures yet: goes on after Ctrl-C
 python benchmarks/figures.py --list                    # which table comes from which command
 
 Each table stands between two marks in its document, and is replaced there. What differs from the figures before by
@@ -27,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from benchmarks.compare_tables import TextTable, differences, parse_tables
 from benchmarks.document_parts import read_part, replace_part
-from benchmarks.figure_parts import BENCHMARKS, PARTS, Overview, Part
+from benchmarks.figure_parts import BENCHMARKS, DOCUMENT_PARTS, PARTS
 from benchmarks.measure import TABLES_FILE, console, exit_with
 from ocr.errors import ConfigError
 from ocr.system import usable_cores
@@ -52,7 +53,8 @@ class Figures:
         """Keep what the benchmark shows. It may say by its status that a target is missed."""
         file = self._file(name)
         unfinished = file.with_suffix(".unfinished")
-        unfinished.unlink(missing_ok=True)
+        for old in (file, unfinished):
+            old.unlink(missing_ok=True)
         command = self.command(name)
         console.rule(" ".join(command))
         environment = os.environ | {TABLES_FILE: str(unfinished)}
@@ -60,6 +62,16 @@ class Figures:
         if not unfinished.exists():
             raise ConfigError(f"{' '.join(command)} has shown no table, and ended with status {status}")
         unfinished.rename(file)
+
+    def run_all(self, names: list[str]) -> list[str]:
+        """What failed: the others are not lost by it."""
+        failed = []
+        for name in names:
+            try:
+                self.run(name)
+            except ConfigError as error:
+                failed.append(str(error))
+        return failed
 
     def known(self) -> dict[str, list[TextTable]]:
         """The tables of each benchmark that was ever run."""
@@ -77,7 +89,7 @@ class Figures:
         return self.folder / f"{name}.jsonl"
 
 
-def update(part: Part | Overview, found: dict[str, list[TextTable]], root: Path) -> list[str]:
+def update(part: DOCUMENT_PARTS, found: dict[str, list[TextTable]], root: Path) -> list[str]:
     """Write the tables of a part into its document; what differs from those before."""
     tables, path = part.tables(found), root / part.document
     spread = max(BENCHMARKS[name].spread for name in part.benchmarks)
@@ -109,6 +121,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--documents", type=Path, default=ROOT, help="folder with README.md and docs/ (default: here)")
     parser.add_argument("--list", action="store_true", help="show which table comes from which command; run nothing")
     parser.add_argument("--kept", action="store_true", help="run nothing: write what an earlier run has kept")
+    parser.add_argument("--missing", action="store_true", help="run only what no earlier run has kept")
     parser.add_argument("more", nargs="*", help="options for each benchmark, after --, e.g. -- --rounds 1")
     return parser.parse_args()
 
@@ -122,20 +135,30 @@ def main() -> int:
     if options.data is not None and options.forms is None:
         names = [name for name in names if "FORMS" not in BENCHMARKS[name].command]
     figures = Figures(options.folder.resolve(), {"DIR": options.data, "FORMS": options.forms}, options.more)
-    for name in [] if options.kept else names:
-        figures.run(name)
-    found, changed = figures.known(), []
+    kept = figures.known() if options.missing else {}
+    failed = figures.run_all([name for name in names if name not in kept and not options.kept])
+    changed = []
+    found = figures.known()
     for part in PARTS:
         missing = [name for name in part.benchmarks if name not in found]
-        if missing and set(part.benchmarks) & set(names):
+        if not set(part.benchmarks) & set(names):
+            continue
+        if missing:
             console.print(f"{part.document}, {part.name}: left as it is, not measured yet: {', '.join(missing)}")
-        elif set(part.benchmarks) & set(names):
+            continue
+        try:
             changed += update(part, found, options.documents)
+        except LookupError as error:
+            failed.append(f"{part.document}, {part.name}: left as it is: {error}")
     console.rule("differs by more than its spread" if changed else "nothing differs by more than its spread")
-    for line in changed:
-        console.print(line, markup=False)
-    return 0
+    for line in [*changed, *failed]:
+        console.print(line, markup=False, soft_wrap=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    exit_with(main)
+    try:
+        exit_with(main)
+    except KeyboardInterrupt:
+        console.print("interrupted: the same command with --missing goes on")
+        sys.exit(130)

@@ -102,7 +102,7 @@ def main() -> int:
             suspects[seed] += [(name, suspect) for suspect in found]
     count = sum(len(page) for page in labels.values())
     outcomes = [judge(rank_suspects(suspects[seed], count), faults[seed]) for seed in range(options.seeds)]
-    show(outcomes, f"{options.model} on {len(names)} pages, {count} labels, {options.seeds} seeds")
+    show(outcomes, f"{options.model} on {len(names)} pages, {count:,} labels, {options.seeds} sets of faults")
     if options.json:
         figures = [{"faults": o.faults, "found": o.found, "named": o.named, "recall": o.recall} for o in outcomes]
         with replacing(options.json) as stream:
@@ -239,14 +239,16 @@ def show(outcomes: Sequence[Outcome], title: str) -> None:
     table = Table(title=title, title_justify="left")
     for column in ("fault", "put in", "found", "recall", "named as such"):
         table.add_column(column, justify="left" if column == "fault" else "right")
+    put, found, named = (
+        sum((getattr(outcome, name) for outcome in outcomes), Counter()) for name in ("faults", "found", "named")
+    )
     for kind in (*WORD_FAULTS, PAGE):
-        faults, found, named = (sum(part[kind] for part in parts) for parts in zip(*(
-            (outcome.faults, outcome.found, outcome.named) for outcome in outcomes), strict=True))  # fmt: skip
-        table.add_row(kind, str(faults), str(found), f"{found / max(1, faults):.3f}", str(named))
-    console.print(table)
+        recall = f"{found[kind] / max(1, put[kind]):.3f}"
+        table.add_row(kind, str(put[kind]), str(found[kind]), recall, str(named[kind]))
     recalls = [outcome.recall for outcome in outcomes]
-    spread = f"{min(recalls):.3f} to {max(recalls):.3f}"
-    console.print(f"recall among twice as many suspects: {np.mean(recalls):.3f} ({spread})")
+    spread = f"{np.mean(recalls):.3f} ({min(recalls):.3f} to {max(recalls):.3f})"
+    table.add_row("all", str(put.total()), str(found.total()), spread, str(named.total()))
+    console.print(table)
 
 
 if __name__ == "__main__":

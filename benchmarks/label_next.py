@@ -26,6 +26,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.distil import configured
+from benchmarks.document_parts import replace_part, table_lines
 from benchmarks.measure import console, data_or_synthetic, exit_with
 from ocr import Detector
 from ocr.atomic import replacing
@@ -44,6 +45,8 @@ from ocr.pipeline.decode import Decode
 
 RANDOM, CHOSEN = "random", "label-next"
 GOAL = 0.7
+PART = "label-next"
+HEADINGS = ("pages", *(f"{strategy}, {what}" for strategy in (RANDOM, CHOSEN) for what in ("labels", "H-mean")))
 # Derived from the training pages otherwise, which differ from point to point.
 SETTINGS = ("experiment=finetune", "transforms.size=960", "transforms.saturation=0.3")
 NO_VALIDATION = (
@@ -163,6 +166,10 @@ def main() -> int:
     with replacing(options.out / "label_next.json") as stream:
         stream.write(json.dumps(figures | {"verdict": verdict(figures)}, indent=1).encode())
     plot(figures, options.plot or options.out / "label_next.png")
+    if options.docs:
+        plot(figures, options.docs.parent / "pictures" / "label_next.png")
+        lines = [*table_lines(HEADINGS, rows(figures)), "", f"{verdict(figures)}.", ""]
+        replace_part(options.docs, PART, [*lines, "![H-mean over labelled pages](pictures/label_next.png)"])
     return 0
 
 
@@ -183,6 +190,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="of `ocr train`, for every training")
     parser.add_argument("--out", type=Path, default=Path("outputs/label_next"), help="folder for points and results")
     parser.add_argument("--plot", type=Path, help="PNG file (default: label_next.png in --out)")
+    parser.add_argument("--docs", type=Path, help="document whose table and picture are replaced: docs/labels.md")
     return parser.parse_args()
 
 
@@ -219,15 +227,23 @@ def summary(curves: Sequence[dict[str, list[Point]]]) -> dict[str, Any]:
 def show(figures: dict[str, Any], title: str) -> None:
     """One row per number of pages."""
     table = Table(title=title, title_justify="left")
-    for column in ("pages", *(f"{name} {what}" for name in figures for what in ("labels", "H-mean", "from", "to"))):
-        table.add_column(column, justify="right")
-    for at, pages in enumerate(figures[RANDOM]["pages"]):
-        cells = []
-        for curve in figures.values():
-            hmeans = curve["hmeans"][at]
-            cells += [f"{curve['words'][at]:.0f}", *(f"{of(hmeans):.4f}" for of in (np.mean, min, max))]
-        table.add_row(str(pages), *cells)
+    for heading in HEADINGS:
+        table.add_column(heading, justify="right")
+    for row in rows(figures):
+        table.add_row(*row)
     console.print(table)
+
+
+def rows(figures: dict[str, Any]) -> list[list[str]]:
+    """One per number of pages: labels and H-mean with its range, of each strategy."""
+    made = []
+    for at, pages in enumerate(figures[RANDOM]["pages"]):
+        cells = [str(pages)]
+        for curve in figures.values():
+            mean, low, high = (of(curve["hmeans"][at]) for of in (np.mean, min, max))
+            cells += [f"{curve['words'][at]:.0f}", f"{mean:.3f} ({low:.3f} to {high:.3f})"]
+        made.append(cells)
+    return made
 
 
 def verdict(figures: dict[str, Any]) -> str:

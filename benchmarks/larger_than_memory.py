@@ -173,7 +173,8 @@ def show(rounds: dict[str, list[dict[str, Any]]], group: Path) -> None:
         name: statistics.median(rate for one in found for rate in one["pages_per_second"])
         for name, found in rounds.items()
     }
-    table = Table("contender", "pages/s", "MB/s", "of the file's pace", "peak of the group", "growth")
+    headings = ("", "pages/s", "MB/s", "of the file's pace", "peak of the group", "growth")
+    table = Table(*headings, title="A cache larger than memory", title_justify="left")
     for name, found in rounds.items():
         growth = max(one["resident"][-1] - one["resident"][0] for one in found)
         ratio = rates[name] / rates.get("reading the file", rates[name])

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from hydra import compose, initialize_config_dir
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -25,7 +26,8 @@ from ocr.datasets.page_statistics import measure_pages
 from ocr.evaluation.boxes import BoxesFromMap
 from ocr.evaluation.hmean import HmeanIoU
 from ocr.geometry.polygons import Polygons
-from ocr.jobs.recipe import Recipe
+from ocr.jobs.config_folders import CONFIGS
+from ocr.jobs.recipe import Recipe, settle
 from ocr.pipeline.targets import Targets
 
 IOUS = (0.5, 0.7)
@@ -84,7 +86,7 @@ def main() -> int:
     statistics = measure_pages(dataset)
     chosen = Recipe().size(statistics)[0], Recipe().shrink_ratio(statistics)[0]
     pages = list(read_pages(dataset, options.every))
-    title = f"{len(pages)} pages: recall at IoU 0.5 / 0.7 of exact maps, below it of soft ones"
+    title = f"Recall at IoU 0.5/0.7 of exact maps, then of soft ones, {len(pages)} pages; * derived from them"
     table = Table(title=title, title_justify="left")
     for column in ("size", "low text", *(f"r = {ratio:g}" for ratio in options.ratios)):
         table.add_column(column, justify="right")
@@ -96,7 +98,15 @@ def main() -> int:
             cells.append(f"{cell}*" if (size, ratio) == chosen else cell)
         table.add_row(str(size), f"{statistics.text_height * size:.1f} px", *cells)
     console.print(table)
+    show_derived(data)
     return 0
+
+
+def show_derived(data: Path) -> None:
+    """What `experiment=documents` makes of its `auto`, and why."""
+    words = [f"dataset_base_path={data.resolve()}", "experiment=documents"]
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        settle(compose("train", words), console)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.measure import console
 
 BATCH, WORDS, PAGES_PER_SHARD, STEPS = 16, 10, 1000, 200
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -189,7 +191,7 @@ def show(found: dict[str, dict[int, Found]]) -> None:
     for kind, by_size in found.items():
         for pages, figures in by_size.items():
             table.add_row(kind, f"{pages:,}", *(f"{figures[name]:.3g}" for name in names))
-    Console(width=140).print(table)
+    console.print(table)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -217,5 +219,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     main()

@@ -15,6 +15,7 @@ import contextlib
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import measure
@@ -49,19 +51,23 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def write_shards(dataset: Any, folder: Path, shards: int, batch_size: int) -> dict[str, str]:
-    """One pattern per kind of shards."""
+    """One pattern per kind of shards. The files themselves are shown, too."""
     patterns = {}
+    table = Table("", "MB per page", "written, pages/s", title="Files of shards", title_justify="left")
     for name, options in KINDS.items():
         out = folder / name.replace(" ", "-")
         per_shard = -(-len(dataset) // shards)
         form: dict[str, Any] = {key: value or batch_size for key, value in options.items()}
         if "ready_batches" in form:
             per_shard = -(-per_shard // batch_size) * batch_size
+        start = time.perf_counter()
         with contextlib.redirect_stdout(StringIO()), contextlib.redirect_stderr(StringIO()):
             convert({"val": dataset}, str(out), ConvertSettings(samples_per_shard=per_shard, **form))
+        rate = len(dataset) / (time.perf_counter() - start)
         patterns[name] = str(out / "val-*.tar")
         stored = sum(path.stat().st_size for path in out.glob("*.tar"))
-        console.print(f"{name}: {stored / len(dataset) / 1e6:.2f} MB per page")
+        table.add_row(name, f"{stored / len(dataset) / 1e6:.2f}", f"{rate:.0f}")
+    console.print(table)
     return patterns
 
 

@@ -14,7 +14,9 @@ import torch
 from rich.console import Console
 
 from benchmarks.measure import Goal, copy_seconds
+from benchmarks.orders import mixing
 from benchmarks.reference import ReferenceDataset, compare_batches, random_transform, reference_collate
+from ocr.loader.order import block_order, epoch_order
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -135,3 +137,13 @@ def test_the_benchmark_of_shapes_shows_padding_speed_and_memory(synthetic, tmp_p
     assert all(1 <= count <= 8 for count in figures["shapes"])
     assert all(ratio > 0 for ratio in figures["speed"])
     assert re.search(r"peak memory of training steps: \d+ MB square, \d+ MB page", run.stdout)
+
+
+def test_a_shuffle_mixes_all_pages_and_blocks_keep_neighbours_together():
+    shuffled, blocks = (mixing(make(20_000, 0, 0, True), 16) for make in (epoch_order, block_order))
+    in_order = mixing(epoch_order(20_000, 0, 0, False), 16)
+    spread, neighbours, variance, far = shuffled
+    assert shuffled[spread] > 15.5 > blocks[spread] > 8 > in_order[spread] == 1
+    assert shuffled[neighbours] < 0.1 < blocks[neighbours] < 2 < in_order[neighbours] == 15
+    assert abs(shuffled[variance] - 1) < 0.2 < blocks[variance]
+    assert shuffled[far] > blocks[far] > in_order[far] == 0

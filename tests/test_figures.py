@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,11 +16,13 @@ from benchmarks.compare_tables import TextTable, differences, parse_tables
 from benchmarks.deploy import PART as DEPLOY
 from benchmarks.distil import PART as DISTIL
 from benchmarks.document_parts import END, begin, names_of_parts, read_part, replace_part
-from benchmarks.figure_parts import BENCHMARKS, PARTS, Part, Shown
-from benchmarks.figures import update
+from benchmarks.figure_parts import BENCHMARKS, PARTS, Benchmark, Part, Shown
+from benchmarks.figures import Figures, update
+from benchmarks.label_next import PART as LABEL_NEXT
 from benchmarks.measure import TABLES_FILE, console
 from benchmarks.mutation.report import PART as MUTANTS
 from benchmarks.peer_report import PART as PEERS
+from benchmarks.scaling_figures import node_table, page_table, set_table
 from benchmarks.soak_report import PART as SOAK
 from benchmarks.trained import PARTS as TRAINED
 from ocr.errors import ConfigError
@@ -63,9 +66,16 @@ def test_every_part_has_its_place_in_its_document_and_every_mark_its_part():
     assert len(set(marked)) == len(marked)
     by_themselves = {("docs/peers.md", PEERS), ("docs/reliability.md", MUTANTS), ("docs/advisor.md", ANY_LOADER)}
     by_themselves |= {("docs/reliability.md", CAMPAIGN), ("docs/training.md", ABLATION), ("docs/results.md", DEPLOY)}
-    by_themselves |= {("docs/reliability.md", SOAK), ("docs/training.md", DISTIL)}
+    by_themselves |= {("docs/reliability.md", SOAK), ("docs/training.md", DISTIL), ("docs/labels.md", LABEL_NEXT)}
     by_themselves |= {(document, name) for document, name in marked if name.startswith(TRAINED)}
     assert set(written) == set(marked) - by_themselves
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_table_of_figures_is_written_by_a_command(path):
+    by_hand = re.sub(rf"{begin('')[:-4]}(?!end).*?{END}", "", path.read_text(), flags=re.DOTALL)
+    # Columns of figures are right-justified.
+    assert re.findall(r"^\|.*\n\|[ :|-]*-:[ :|-]*$", by_hand, flags=re.MULTILINE) == []
 
 
 def test_every_benchmark_has_a_table_in_a_document_and_takes_its_options():
@@ -138,3 +148,72 @@ def test_the_command_runs_a_benchmark_keeps_its_table_and_says_what_is_missing(t
     assert kept["rows"][0][0] == "receipt"
     assert float(kept["rows"][0][1]) > 0
     assert "docs/results.md, path: left as it is, not measured yet: cold, maps, boxes, scores" in run.stdout
+
+
+def test_a_benchmark_that_fails_is_told_and_the_others_are_kept(tmp_path, monkeypatch):
+    pages = tmp_path / "none"
+    figures = Figures(tmp_path, {"DIR": pages, "FORMS": None}, [])
+    (tmp_path / "maps.jsonl").write_text("")
+    monkeypatch.setitem(BENCHMARKS, "synth", Benchmark("benchmarks/synth.py --pages 1 --rounds 1 --megapixels 0.1"))
+    (told,) = figures.run_all(["maps", "synth"])
+    assert f"benchmarks/maps.py --data {pages} has shown no table, and ended with status 1" in told
+    # What was kept before is of another run.
+    assert [*figures.known()] == ["synth"]
+
+
+def test_what_is_kept_is_not_run_again_if_only_the_missing_is_asked_for(tmp_path):
+    (tmp_path / "orders.jsonl").write_text(
+        json.dumps({"title": "1 page", "headings": ["", "ms"], "rows": [["a", "1"]]})
+    )
+    (tmp_path / "docs").mkdir()
+    path = tmp_path / "docs" / "loading.md"
+    path.write_text(f"{begin('orders')}\n{END}\n")
+    options = ["--only", "orders", "--missing", "--folder", str(tmp_path), "--documents", str(tmp_path)]
+    subprocess.run([sys.executable, str(ROOT / "benchmarks" / "figures.py"), *options], check=True, timeout=300)
+    assert "| a | 1 |" in read_part(path, "orders")
+
+
+def made(title: str, headings: str, *rows: str) -> TextTable:
+    return TextTable(title, tuple(headings.split("|")), tuple(tuple(row.split("|")) for row in rows))
+
+
+def test_what_a_node_needs_follows_from_what_was_measured():
+    read = made(
+        "epochs of 54 pages",
+        "contender|pages/s",
+        *(
+            "folder|320",
+            "raw shards|300",
+            "ready shards|1,800",
+            "dense ready shards|1,600",
+            "ready batches, copied|2,000",
+        ),
+    )
+    files = made(
+        "Files of shards",
+        "|MB per page|written, pages/s",
+        *("raw shards|0.40|150", "ready shards|5.30|40", "dense ready shards|0.15|80", "ready batches|5.31|40"),
+    )
+    epochs = made(
+        "Epochs of 54 pages to validate and 140 to train on, 640x640",
+        "|uint8",
+        *("training epoch with augmentation|350 ms\n9 x", "- every tensor copied out|54 ms\n30 x"),
+    )
+    scale = made(
+        "Before the first image is read", "set|pages|file bytes/page", "folder|1,000,000|531", "shards|1,000,000|178"
+    )
+    found = {"shards": [read, files], "epochs": [epochs], "scale": [scale]}
+    (pages,) = page_table(found)
+    assert pages.cell("folder", "pages/s per core") == "160"
+    assert pages.cell("training, page cache warm, augmented", "pages/s per core") == "200"
+    assert pages.cell("validation, cached, every tensor copied", "pages/s per core") == "500"
+    assert pages.cell("converted to ready shards, dense", "pages/s per core") == "40"
+    assert pages.cell("the rows of shards", "bytes per page") == "178 bytes on disk, 12 in memory"
+    (nodes,) = node_table(found)
+    assert nodes.cell("raw shards or folder, nothing cached", "cores per GPU") == "267 / 160 = 1.7"
+    network = nodes.cell("page cache on the node", "network per GPU")
+    assert network == "267 x 0.40 MB = 0.9 Gbit/s, in the first epoch only"
+    assert nodes.cell("ready shards, dense, validation", "storage per million pages") == "0.15 TB"
+    rates, sets = set_table(found)
+    assert rates.cell("its cores load uncached, pages/s", "arithmetic") == "16 x 160 = 2,560"
+    assert sets.rows[3] == ("100 M", "40 TB", "64", "12 min", "1.56 M", "120.0 TB")

@@ -176,10 +176,35 @@ def test_the_benchmark_of_the_next_page_trains_every_point_once_and_scores_pages
     assert points["label-next_3"]["pages"] == [*points["start"]["pages"], *points["start"]["next"]]
     # Again: nothing is trained, and points of other settings are not mixed in.
     monkeypatch.setattr(label_next, "train", None)
+    document = tmp_path / "labels.md"
+    document.write_text(f"{begin(label_next.PART)}\n{END}\n")
+    (tmp_path / "pictures").mkdir()
+    monkeypatch.setattr(sys, "argv", ["label_next.py", *options, "--docs", str(document)])
     assert label_next.main() == 0
+    assert len(re.findall(r"^\| \d \| \d+ \| 0\.\d{3} \(", document.read_text(), flags=re.MULTILINE)) == 3
+    assert (tmp_path / "pictures/label_next.png").read_bytes().startswith(b"\x89PNG")
     monkeypatch.setattr(sys, "argv", ["label_next.py", *options, "--steps", "2"])
     with pytest.raises(ConfigError, match="is of another run: give another folder with --out"):
         label_next.main()
+
+
+def test_the_benchmark_of_scores_shows_those_of_a_detector_its_causes_and_its_boxes(
+    synthetic, detector_file, monkeypatch, capsys
+):
+    from benchmarks import scored
+
+    options = ["--data", str(synthetic), "--model", str(detector_file)]
+    monkeypatch.setattr(scored, "console", Console(width=200))
+    monkeypatch.setattr(sys, "argv", ["scored.py", *options, "--causes"])
+    assert scored.main() == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"6 pages of val, [\d,]+ labels", shown)
+    for name in ("IoU 0.5", "IoU 0.7", "CLEval"):
+        assert len(re.findall(rf"{name} .*(?:0\.\d{{3}}.*){{3}}", shown)) == 1
+    assert "of H-mean if it were cured" in shown
+    hmeans = {("1.5", True): 0.4, ("1.5", False): 0.3, ("exact", True): 0.8, ("exact", False): 0.6}
+    scored.show_boxes({key: {"iou_50": {"hmean": h}, "iou_70": {"hmean": h - 0.1}} for key, h in hmeans.items()})
+    assert re.search(r"exact\D+0\.800 / 0\.700\D+0\.600 / 0\.500", capsys.readouterr().out)
 
 
 def curve(*hmeans: float) -> dict:
