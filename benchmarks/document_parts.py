@@ -51,11 +51,16 @@ def table_line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
-def table_lines(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: bool = False) -> list[str]:
-    """A table whose figures are right-justified, all columns but the first.
+def table_lines(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table whose columns of figures are right-justified; the first column names its row.
 
-    >>> table_lines(["", "ms"], [["maps", "1.9"]])
-    ['|  | ms |', '| --- | ---: |', '| maps | 1.9 |']
+    >>> table_lines(["", "ms", "why"], [["maps", "1.9", "one pass"]])
+    ['|  | ms | why |', '| --- | ---: | --- |', '| maps | 1.9 | one pass |']
     """
-    marks = ["---"] + ["---" if is_text else "---:"] * (len(headings) - 1)
+    marks = ["---"] + ["---:" if _are_figures([row[at] for row in rows]) else "---" for at in range(1, len(headings))]
     return [table_line(headings), table_line(marks), *map(table_line, rows)]
+
+
+def _are_figures(cells: Sequence[str]) -> bool:
+    """Each that is not empty begins with a number, without letters before it."""
+    return all(re.match(r"[^A-Za-z\d]*\d", cell) for cell in cells if cell)

@@ -178,7 +178,7 @@ def _markdown(figures: Figures, command: str) -> list[str]:
         f"tables{_compiling(figures)}.",
     ]
     for title, rows in all_tables(figures).items():
-        lines += ["", f"### {title}", "", *table_lines(HEADINGS[title], rows, is_text=title == "Tried")]
+        lines += ["", f"### {title}", "", *table_lines(HEADINGS[title], rows)]
     lines += ["", f"![Pages per second of each loader](pictures/{PICTURES[0]})", ""]
     lines += [f"![Time until a number of training epochs is done](pictures/{PICTURES[1]})", ""]
     if missing := missing_lines(figures):

@@ -83,15 +83,15 @@ def measure_lines(
     tree = runners[0].scratch.tree
     found = ReachedLines(tree)
     kept: list[Path] = []
+    changed: list[dict[str, Path]] = []
+    for room in test_folders:
+        names = {str(file.relative_to(tree)): file for file in sorted((tree / "tests" / room).rglob("test_*.py"))}
+        kept += [folder / _kept_name(name) for name in names]
+        changed.append({name: file for name, file in names.items() if not _is_fresh(folder / _kept_name(name), file)})
+    # The largest folders first: the last to end has no other beside it.
+    changed.sort(key=lambda files: -sum(file.stat().st_size for file in files.values()))
     with IdleRunners(runners) as idle:
-        begun = []
-        for room in test_folders:
-            names = {str(file.relative_to(tree)): file for file in sorted((tree / "tests" / room).rglob("test_*.py"))}
-            kept += [folder / _kept_name(name) for name in names]
-            stale = {name: file for name, file in names.items() if not _is_fresh(folder / _kept_name(name), file)}
-            if stale:
-                begun.append(idle.submit(_measure_and_keep, stale, folder, rooms))
-        for one in begun:
+        for one in [idle.submit(_measure_and_keep, files, folder, rooms) for files in changed if files]:
             one.result()
     for path in kept:
         found.add(json.loads(path.read_text(encoding="utf-8")))

@@ -73,5 +73,5 @@ def write_document(path: Path, results: list[Result], said: str) -> None:
     known = equivalents()
     rows = [[place, f"`{old}`", f"`{new}`", why] for place, old, new, why in survivor_rows(results, known)]
     lines = [f"{said}.", "", *table_lines(HEADINGS, table_rows(results, known))]
-    lines += ["", "Survivors:", "", *table_lines(("place", "before", "after", "why"), rows, is_text=True)]
+    lines += ["", "Survivors:", "", *table_lines(("place", "before", "after", "why"), rows)]
     replace_part(path, PART, lines)

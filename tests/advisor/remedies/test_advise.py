@@ -101,6 +101,7 @@ def test_the_advice_is_a_table_a_file_and_a_page(synthetic, tmp_path, capsys):
 def test_the_command_advises_within_one_run(synthetic, tmp_path):
     command = [sys.executable, "-m", "ocr.cli", "advise", f"dataset_base_path={synthetic}", *TINY, "--step-ms", "2"]
     command += [
+        "--verify",
         "--split",
         "val",
         "--pages",
@@ -115,6 +116,7 @@ def test_the_command_advises_within_one_run(synthetic, tmp_path):
     assert "pages/s" in done.stdout
     found = read_result(tmp_path / "a.json")
     assert found["kind"] == "advice"
+    assert "present" in [one["name"] for one in found["verified"]]
     assert found["command"].startswith("ocr advise dataset_base_path=")
     assert "<svg" in (tmp_path / "a.html").read_text()
 

@@ -160,7 +160,7 @@ def test_the_best_of_each_setting_go_together_and_those_that_change_nothing_by_t
 
 
 def test_the_model_is_measured_predicted_as_a_run_and_checked(synthetic, tmp_path):
-    given = [f"dataset_base_path={synthetic}", *TINY, *SMALL]
+    given = [f"dataset_base_path={synthetic}", *TINY, *SMALL, "trainer.max_epochs=2"]
     settings = AdviseSettings(pages=4, rounds=1, skip=FEW)
     told: list[str] = []
     chief = Advisor(lambda more: compose_training([*given, *more]), settings, cores=2, free_memory_bytes=4e9)
@@ -172,9 +172,12 @@ def test_the_model_is_measured_predicted_as_a_run_and_checked(synthetic, tmp_pat
     assert advice.left_out == {}
     present = advice.present
     assert present.run is not None
-    assert (present.run.epochs, present.run.validations) == (4, 4)
+    assert present.fits
+    assert (present.run.epochs, present.run.validations) == (2, 2)
     assert present.run.validation_seconds > 0
-    assert present.run_seconds > 4 * present.later.epoch_seconds
+    assert present.run_seconds > 2 * present.later.epoch_seconds
+    # One validation, after the last epoch, is the least.
+    assert found["fewer validations"].overrides == ("trainer.check_val_every_n_epoch=2",)
     assert 0 < found["batches of 1, 2 per step"].memory_bytes < present.memory_bytes < 4e9
     assert all(one.run is not None and one.memory_bytes > 0 for one in advice.remedies)
     assert {"present", "channels first", "bf16"} <= {name for name, *_ in advice.verified}
