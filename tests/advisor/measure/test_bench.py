@@ -262,7 +262,7 @@ def test_the_list_names_every_configuration():
     shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["bench", "--list"])
     assert shown.exit_code == 0
     for one in bench_configurations(with_model=True):
-        assert one.name in shown.output
+        assert f"\n {one.name} " in shown.output
 
 
 @pytest.mark.parametrize(

@@ -107,3 +107,19 @@ def test_colours_of_charts_are_told_apart_by_everybody(theme, sight):
     seen = [lab(times(SIGHT[sight], linear(colour))) for colour in colours]
     for one, other in itertools.combinations(seen, 2):
         assert sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) ** 0.5 > 24
+
+
+def test_letters_are_as_wide_as_they_are_drawn():
+    narrow, slim, small, capital, broad, cjk = (text_width(letter, 100) for letter in "irnNW漢")
+    assert 0 < narrow < slim < small < capital < broad < cjk
+    assert text_width("Wir", 100) == pytest.approx(broad + narrow + slim)
+
+
+@pytest.mark.parametrize(("later", "whiskers"), [([2.0], 0), ([2.0, 3.0], 1), ([], 0)])
+def test_one_later_epoch_has_no_spread(later, whiskers):
+    found = samples.bench()
+    found["configurations"][0]["later_s"] = later
+    for row in found["configurations"][1:]:
+        row["later_s"] = []
+    drawn = [mark.shape for chart in charts.bench_charts(found) for row in chart.rows for mark in row.marks]
+    assert drawn.count("whisker") == whiskers
