@@ -5,7 +5,7 @@ python benchmarks/mutants.py --count 60 --seed 1   # another, smaller sample
 python benchmarks/mutants.py --again               # those that survived, once more: after tests were added
 
 Every mutant is one changed line. The tests that execute it are run, the nearest and quickest first, until one fails.
-What survives and cannot be noticed is listed in benchmarks/mutation/equivalent.json with its reason.
+What survives and cannot be noticed is listed in benchmarks/mutation/survivors.json with its reason.
 """
 
 from __future__ import annotations

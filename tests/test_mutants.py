@@ -186,16 +186,17 @@ def test_tests_of_the_modules_name_come_first_then_those_of_its_room_then_quick_
     assert reached_lines.imported_modules(Path(__file__))[0].startswith("ocr/")
 
 
-def test_a_survivor_with_a_reason_does_not_count_and_others_do(tmp_path):
+def test_a_survivor_that_nobody_can_notice_does_not_count_and_others_do(tmp_path):
     changed = {"module": "ocr/cache/a.py", "line": 3, "before": "a", "by": "2 tests pass"}
     results = [changed | {"after": after, "noticed": after == "b"} for after in "bcde"]
-    known = {("ocr/cache/a.py", "a", "c"): "the same"}
+    known = {("ocr/cache/a.py", "a", "c"): report.Reason("the same")}
+    known |= {("ocr/cache/a.py", "a", "d"): report.Reason("an estimate", is_noticeable=True)}
     assert report.table_rows(results, known) == [[name, "4", "1", "3", "1", "33%"] for name in ("cache", "all")]
-    assert [row[-1] for row in report.survivor_rows(results, known)] == ["the same", "2 tests pass", "2 tests pass"]
+    assert [row[-1] for row in report.survivor_rows(results, known)] == ["the same", "an estimate", "2 tests pass"]
 
 
 def test_every_reason_is_of_a_line_that_is_still_there():
-    for module, before, _ in report.equivalents():
+    for module, before, _ in report.reasons():
         lines = [line.strip() for line in (ROOT / module).read_text().splitlines()]
         assert before.splitlines()[0] in lines, f"{module}: {before}"
 
@@ -203,13 +204,13 @@ def test_every_reason_is_of_a_line_that_is_still_there():
 def test_the_document_gets_a_table_per_room_and_every_survivor_with_its_reason(tmp_path):
     path = tmp_path / "reliability.md"
     path.write_text(f"# Title\n\n{begin(report.PART)}\n{END}\nafter\n")
-    module, before, after = next(iter(report.equivalents()))
+    module, before, after = next(iter(report.reasons()))
     changed = {"module": module, "line": 3, "before": before, "by": "2 tests pass", "noticed": False}
     results = [changed | {"after": after}, changed | {"after": "a[0]"}, changed | {"after": "b", "noticed": True}]
     report.write_document(path, results, "today")
     text = path.read_text()
     assert "| all | 3 | 1 | 2 | 1 | 50% |" in text
-    assert f"| {module}:3 | `{before}` | `{after}` | {report.equivalents()[module, before, after]} |" in text
+    assert f"| {module}:3 | `{before}` | `{after}` | {report.reasons()[module, before, after].text} |" in text
     assert f"| {module}:3 | `{before}` | `a[0]` | 2 tests pass |" in text
     assert text.endswith("after\n")
 

@@ -155,6 +155,8 @@ def test_spread_and_median_are_of_the_later_epochs():
     row = Measurement(Configuration("one", "", ()), "val", pages=12)
     row.first_s, row.later = 9.0, [Pass(seconds, 1.0, 12) for seconds in (3.0, 1.0, 2.0)]
     assert (row.median_s, row.spread, row.pages_per_s) == (2.0, 1.0, 6.0)
+    row.later = row.later[:2]
+    assert row.spread == 1.0
     row.later = row.later[:1]
     assert row.spread is None
 

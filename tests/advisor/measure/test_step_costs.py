@@ -126,3 +126,7 @@ def test_a_compiled_model_has_seen_every_shape_before_its_epoch_is_timed(synthet
     config = composed(synthetic, "compile_model=true", "data.num_workers=0")
     model_epoch.time_model_epoch(config, "train", 1.0)
     assert graphs[0] == graphs[1] > 0
+
+
+def test_a_step_whose_memory_was_not_measured_is_said_to_take_none():
+    assert StepCosts({1: (1.0, 1.0)}, pixels=100).memory_bytes(4, 100) == 0
