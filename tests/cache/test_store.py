@@ -282,3 +282,12 @@ def test_rows_are_found_and_caches_filled_piece_by_piece(pages, folder, expected
     assert store.ready().tolist() == [1, 2, 3, 5]
     assert open_pages(pages, cache="auto", cache_folder=folder.parent).fill_cache() == {"hit": 4, "miss": 2}
     assert store.ready().tolist() == list(range(PAGES))
+
+
+def test_a_store_that_is_closed_leaves_no_descriptor(folder):
+    before = len(os.listdir("/proc/self/fd"))
+    store = Store(folder)
+    assert len(os.listdir("/proc/self/fd")) > before
+    store.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    store.close()
