@@ -165,7 +165,7 @@ class TestRunner:
         request = {
             "arguments": [*given, *arguments],
             "limit_cpu_seconds": math.ceil(limit_cpu_seconds),
-            "limit_seconds": max(MIN_WAIT_SECONDS, 10 * limit_cpu_seconds)
+            "limit_seconds": max(MIN_WAIT_SECONDS, 3 * limit_cpu_seconds)
             * max(1.0, os.getloadavg()[0] / usable_cores()),
             "answer": str(work / "answer.json"),
             "log": str(self.log),

@@ -92,6 +92,12 @@ def test_torchs_own_loader_gives_the_same_batches_with_the_sampler(synthetic, wo
         assert_same(found, expected)
 
 
+def test_the_sampler_keeps_the_order_of_the_pages_unless_it_is_asked_to_shuffle(synthetic):
+    dataset = folder(synthetic, transform())
+    sampled, loaded = ShapeBatchSampler(dataset, 3), Loader(dataset, 3, 0)
+    assert [list(batch) for batch in sampled] == [list(batch) for batch in loaded.batch_sampler]
+
+
 def test_an_item_is_padded_to_multiples_of_32(synthetic):
     dataset = folder(synthetic, transform())
     for index in range(len(dataset)):
