@@ -186,6 +186,24 @@ def test_tests_of_the_modules_name_come_first_then_those_of_its_room_then_quick_
     assert reached_lines.imported_modules(Path(__file__))[0].startswith("ocr/")
 
 
+@pytest.mark.parametrize(
+    ("statement", "function", "expected"),
+    [
+        ((7, 7), (5, 9), {"b"}),  # a line of the body
+        ((8, 8), (5, 9), {"a", "b", "c"}),  # one that is not reached: its function
+        ((5, 6), (5, 9), {"b", "c"}),  # the head of the function, with its defaults, which runs when it is imported
+        ((2, 2), (0, 0), {"a", "b", "c", "d"}),  # outside of functions
+    ],
+)
+def test_what_runs_when_a_module_is_imported_is_tried_with_all_that_use_it(statement, function, expected):
+    reached = ReachedLines(ROOT)
+    for line, tests in {2: "a", 5: "a", 7: "b", 9: "c", 12: "d"}.items():
+        reached.lines["ocr/cache/store.py"][line] = {f"tests/cache/test_a.py::{test}" for test in tests}
+    reached.seconds |= {f"tests/cache/test_a.py::{test}": 1.0 for test in "abcd"}
+    found = reached.tests_of("ocr/cache/store.py", statement, function)
+    assert {test[-1] for test in found} == expected
+
+
 def test_a_survivor_that_nobody_can_notice_does_not_count_and_others_do(tmp_path):
     changed = {"module": "ocr/cache/a.py", "line": 3, "before": "a", "by": "2 tests pass"}
     results = [changed | {"after": after, "noticed": after == "b"} for after in "bcde"]

@@ -41,15 +41,24 @@ class ReachedLines:
         for module in kept["imports"]:
             self.imports[module] |= set(tests) - failed
 
-    def tests_of(self, module: str, *places: tuple[int, int]) -> list[str]:
-        """Tests of the first place that has any, else of the module; the telling and quick ones first."""
+    def tests_of(self, module: str, statement: tuple[int, int], function: tuple[int, int] = (0, 0)) -> list[str]:
+        """Tests of the statement, else of its function, else of the module; the telling and quick ones first.
+
+        What is outside of functions, and a function's own head, runs once, in whatever test imports it first: all tests
+        of the module count, or of the function.
+        """
         reached = self.lines[module]
         found: set[str] = set()
-        for first, last in places:
+        is_head = statement[0] == function[0] != function[1]
+        body = (statement[1] + 1, function[1])
+        for first, last in () if function == (0, 0) else (body, function) if is_head else (statement, function):
             found = found or set().union(*(reached[line] for line in range(first, last + 1) if line in reached))
         # A test may run a kernel uncompiled, which is traced; all others are not.
         if not found or module.startswith(f"{KERNELS}/"):
             found = set().union(found, *reached.values(), self._callers(module))
+        # Threads of the worker pool are not traced: the module's own tests count in any case.
+        own = f"test_{Path(module).stem}.py"
+        found |= {test for test in self.seconds if Path(test.partition("::")[0]).name == own}
         return sorted(found, key=lambda test: (_distance(test, module), self.seconds[test], test))
 
     def _callers(self, module: str) -> set[str]:

@@ -97,3 +97,10 @@ def test_a_page_of_one_colour_within_its_edges_comes_back_too():
     packed = DensePage.pack(page)
     assert 254 < page[..., 0].size / len(packed.data) < 255  # A gray page is kept as one plane.
     assert np.array_equal(packed.unpack(), page)
+
+
+def test_the_header_alone_tells_the_size():
+    data = DensePage.pack(_page(np.random.default_rng(0), 20, 30, (0, 0, 0), False)).data
+    assert DensePage(data[:28]).size == (30, 20)
+    with pytest.raises(DataError, match="a dense page is damaged: it has 27 bytes"):
+        _ = DensePage(data[:27]).size

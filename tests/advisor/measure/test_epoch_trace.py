@@ -52,6 +52,8 @@ def test_every_stage_is_noted_in_the_thread_that_ran_it(synthetic, tmp_path):
     assert done.count("warp into the batch") + done.count("write into the batch") == 8
     assert done.count("warp into the batch") > 0
     assert done.count("device") == 4
+    kinds = {span.what: span.kind for spans in by_thread.values() for span in spans}
+    assert (kinds["source"], kinds["random stages"], kinds["targets"]) == ("source", "random", "targets")
     for spans in by_thread.values():
         for one, after in itertools.pairwise(spans):
             assert one.end_s <= after.start_s

@@ -114,3 +114,14 @@ def test_contention_of_processes_replaces_that_of_threads():
     assert processes.seconds == processes.cpu_seconds == pytest.approx(11 * MS)
     # One worker alone takes what was measured alone.
     assert pipeline(processes, workers=1).predict().epoch_seconds == pytest.approx(1.6)
+
+
+def test_a_stage_that_is_not_said_to_be_serial_is_not():
+    alone = Demand("work", 0.1, 0.1)
+    assert (alone.serial_seconds, alone.resource) == (0.0, Demand("work", 0.1, 0.1, 0.0).resource)
+    # Eight workers on eight cores: only one of them at a time would take eight times as long.
+    free, serial = (
+        Pipeline((demand,), Consumer(0.0), 80, 8, 8, 8).predict().epoch_seconds
+        for demand in (alone, Demand("work", 0.1, 0.1, 0.1, GIL))
+    )
+    assert serial > 4 * free

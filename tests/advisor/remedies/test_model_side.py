@@ -182,6 +182,7 @@ def test_the_model_is_measured_predicted_as_a_run_and_checked(synthetic, tmp_pat
     assert 0 < present.memory_bytes < found["batches of 2"].memory_bytes < 4e9
     assert all(one.run is not None and one.memory_bytes > 0 for one in advice.remedies)
     assert {"present", "channels first", "bf16"} <= {name for name, *_ in advice.verified}
+    assert told[:2] == ["stages", "the step of the model, as configured"]
     assert any(re.search(r"the model: bf16 \(\d+ of \d+", line) for line in told)
 
 

@@ -123,3 +123,9 @@ def test_one_later_epoch_has_no_spread(later, whiskers):
         row["later_s"] = []
     drawn = [mark.shape for chart in charts.bench_charts(found) for row in chart.rows for mark in row.marks]
     assert drawn.count("whisker") == whiskers
+
+
+def test_the_mean_error_of_predictions_is_told_if_it_is_known():
+    found = {"verified": [{"name": "a", "predicted_s": 9, "measured_s": 10}]}
+    assert charts.verified_chart(found).note == ""
+    assert charts.verified_chart(found | {"mean_error": 0.1}).note == "Mean absolute error: 10 % of the measured time."
