@@ -41,6 +41,8 @@ TEST_SECONDS, CONTROL_SECONDS = 60, 8
 START_SECONDS, COMPILE_SECONDS, SLOWER = 20, 60, 3
 """A mutant may take this much more time on the cores than its tests do without it; what never ends is noticed."""
 ENDED = ("timeout", "crash")
+CONFTEST = "ImportError while loading conftest"
+"""What pytest says of a mutant that what all tests need cannot be imported with."""
 Result = dict[str, Any]
 
 
@@ -96,6 +98,8 @@ class Trial:
             found = {"noticed": True, "by": ": ".join(next(iter(failed.items())))}
         elif told["status"] == 0:
             found = {"noticed": False, "by": f"{len(tests)} tests pass"}
+        elif CONFTEST in runner.log.read_text(encoding="utf-8", errors="replace"):
+            found = {"noticed": True, "by": CONFTEST}
         else:
             raise ConfigError(f"pytest ended with status {told['status']}: see {runner.log}")
         return known | found | {"seconds": round(told["took_seconds"], 1)}
