@@ -74,6 +74,8 @@ def serve(request: dict[str, Any]) -> dict[str, Any]:
     child = os.fork()
     if child == 0:
         os.setsid()
+        # A shell lets its background jobs ignore Ctrl-C, and tests send it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         resource.setrlimit(resource.RLIMIT_CPU, (request["limit_cpu_seconds"],) * 2)
         with contextlib.suppress(BaseException):
             run_tests(request["arguments"], answer, log)
