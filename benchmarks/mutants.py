@@ -2,7 +2,7 @@
 
 python benchmarks/mutants.py                       # 300 mutants; goes on where an earlier run was stopped
 python benchmarks/mutants.py --count 60 --seed 1   # another, smaller sample
-python benchmarks/mutants.py --again               # those that survived, once more: after tests were added
+python benchmarks/mutants.py --again               # survivors once more, after tests were added
 
 Every mutant is one changed line. The tests that execute it are run, the nearest and quickest first, until one fails.
 What survives and cannot be noticed is listed in benchmarks/mutation/survivors.json with its reason.
@@ -29,7 +29,7 @@ from benchmarks.measure import console, exit_with
 from benchmarks.mutation.draw_sample import ROOMS, draw_sample
 from benchmarks.mutation.mutate import Mutant
 from benchmarks.mutation.reached_lines import ALSO, ReachedLines, measure_lines
-from benchmarks.mutation.report import show, write_document
+from benchmarks.mutation.report import change, reasons, show, write_document
 from benchmarks.mutation.scratch import KERNELS, IdleRunners, Scratch, TestRunner
 from ocr.atomic import replacing
 from ocr.checks import check_integer
@@ -56,7 +56,8 @@ class Trial:
         known = json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else {}
         self.results: dict[str, Result] = known
         if again:
-            self.results = {key: result for key, result in known.items() if result["noticed"]}
+            kept = {each for each, reason in reasons().items() if not reason.is_noticeable}
+            self.results = {name: one for name, one in known.items() if one["noticed"] or change(one) in kept}
 
     def run(self, mutants: list[Mutant], reached: ReachedLines, test_seconds: float = TEST_SECONDS) -> list[Result]:
         """The results, in the order of the mutants."""
@@ -141,7 +142,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--room", action="append", choices=ROOMS, help="this room; may be repeated (default: all)")
     parser.add_argument("--mirrored", action="store_true", help="only tests of the rooms' own folders: quicker")
     parser.add_argument("--workers", type=int, default=usable_cores(), help="mutants at once (default: cores)")
-    parser.add_argument("--again", action="store_true", help="try again what survived in an earlier run")
+    parser.add_argument("--again", action="store_true", help="try survivors again that could be noticed")
     parser.add_argument("--folder", type=Path, default=ROOT / "data" / "mutants", help="work (default: data/mutants)")
     parser.add_argument("--docs", type=Path, help="document whose figures are replaced: docs/reliability.md")
     return parser.parse_args()
