@@ -1,8 +1,10 @@
 """Storage: copies of remote files are those of the version that is there now, within a budget that ranks share."""
 
+import hashlib
 import multiprocessing
 import os
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -120,3 +122,17 @@ def test_a_folder_in_place_of_an_index_is_named(tmp_path):
     index.mkdir()
     with pytest.raises(DataError, match=r"val-index\.json: cannot be read \(Is a directory\)\. Restore it"):
         Storage(tmp_path).read(str(index))
+
+
+def test_shards_behind_the_one_in_use_are_fetched_meanwhile(tmp_path):
+    urls = [upload(name, name.encode() * 10) for name in "abcde"]
+    shards = [Shard(f"{name}.tar", 10, hashlib.sha256(name.encode() * 10).hexdigest(), 1) for name in "abcde"]
+    files = ShardFiles(urls, shards, Storage(tmp_path))
+    files.prefetch(range(5), ahead=1)
+    for number, expected in ((None, "ab"), (2, "abcd")):
+        if number is not None:
+            files.read(number)
+        until = time.monotonic() + 60
+        while copies(tmp_path) != [f"{name}.tar" for name in expected]:
+            assert time.monotonic() < until, copies(tmp_path)
+            time.sleep(0.01)

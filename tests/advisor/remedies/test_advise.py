@@ -73,8 +73,10 @@ def test_what_is_on_already_is_no_remedy(synthetic, tmp_path):
 
 
 def test_a_slow_model_is_told_to_be_the_bottleneck(synthetic, tmp_path):
+    told: list[str] = []
     with temporary_folder(tmp_path) as folder:
-        advice = advisor(synthetic, "data.cache=off", step_ms=1e6).advise(folder, lambda what: None)
+        advice = advisor(synthetic, "data.cache=off", step_ms=1e6).advise(folder, told.append)
+    assert told[:2] == ["stages", "the step of the model, as configured"]
     assert advice.best is None
     assert advice.sentence.startswith("The model is the bottleneck")
     assert advice.sentence.endswith("Nothing here will help.")
