@@ -41,6 +41,8 @@ TEST_SECONDS, CONTROL_SECONDS = 60, 8
 START_SECONDS, COMPILE_SECONDS, SLOWER = 20, 60, 3
 """A mutant may take this much more time on the cores than its tests do without it; what never ends is noticed."""
 ENDED = ("timeout", "crash")
+USAGE_ERROR = 4
+"""Of pytest: a test that it cannot find, among others."""
 CONFTEST = "ImportError while loading conftest"
 """What pytest says of a mutant that what all tests need cannot be imported with."""
 Result = dict[str, Any]
@@ -93,17 +95,26 @@ class Trial:
         limit = START_SECONDS + SLOWER * seconds + (COMPILE_SECONDS if mutant.module.startswith(KERNELS) else 0)
         with runner.scratch.changed(mutant.module, mutant.apply(source)):
             told = runner.run(["-x", *tests], limit)
+            if told["status"] == USAGE_ERROR and not _says(runner, CONFTEST):
+                # A parameter of a test may be named after what the mutant has changed: all parameters, then.
+                tests = [*dict.fromkeys(test.partition("[")[0] for test in tests)]
+                told = runner.run(["-x", *tests], SLOWER * limit)
         if told["status"] in ENDED:
             found = {"noticed": True, "by": told["status"]}
         elif failed := told["failed"]:
             found = {"noticed": True, "by": ": ".join(next(iter(failed.items())))}
         elif told["status"] == 0:
             found = {"noticed": False, "by": f"{len(tests)} tests pass"}
-        elif CONFTEST in runner.log.read_text(encoding="utf-8", errors="replace"):
+        elif _says(runner, CONFTEST):
             found = {"noticed": True, "by": CONFTEST}
         else:
             raise ConfigError(f"pytest ended with status {told['status']}: see {runner.log}")
         return known | found | {"seconds": round(told["took_seconds"], 1)}
+
+
+def _says(runner: TestRunner, text: str) -> bool:
+    """Whether it is in what pytest has printed last."""
+    return text in runner.log.read_text(encoding="utf-8", errors="replace")
 
 
 def affordable(tests: list[str], seconds: dict[str, float], limit: float) -> tuple[list[str], float]:

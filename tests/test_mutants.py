@@ -24,6 +24,11 @@ SMALL = {
     "ocr/cache/steps.py": (
         "def steps(n):\n    count = 0\n    while n > 0:\n        n -= 2\n        count += 1\n    return count\n"
     ),
+    "ocr/cache/named.py": "BEST = 90\n",
+    "tests/cache/test_named.py": (
+        "import pytest\nfrom ocr.cache.named import BEST\n\n\n"
+        '@pytest.mark.parametrize("best", [BEST])\ndef test_best(best):\n    assert best == 90\n'
+    ),
     "ocr/cache/needed.py": "COUNT = 1\nif COUNT < 1:\n    raise ImportError\n",
     "tests/cache/conftest.py": "from ocr.cache.needed import COUNT\n",
     "tests/cache/test_count.py": "from ocr.cache.needed import COUNT\n\n\ndef test_count():\n    assert COUNT\n",
@@ -35,7 +40,7 @@ SMALL = {
     "tests/cache/test_other.py": "def test_nothing():\n    pass\n",
 }
 
-CHANGES = ("n -= 3", "while n >= 0:", "n += 2", "return 2", "if COUNT <= 1:")
+CHANGES = ("n -= 3", "while n >= 0:", "n += 2", "return 2", "if COUNT <= 1:", "BEST = 89")
 
 
 def changes(source: str) -> set[str]:
@@ -136,7 +141,7 @@ def test_a_mistake_is_noticed_by_the_tests_of_its_line_and_one_that_no_test_reac
     try:
         reached = measure_lines(runners, tmp_path / "reached", ("cache",), ("cache",))
         assert reached.tests_of("ocr/cache/steps.py", (4, 4)) == ["tests/cache/test_steps.py::test_steps"]
-        modules = ("ocr/cache/steps.py", "ocr/cache/alone.py", "ocr/cache/needed.py")
+        modules = ("ocr/cache/steps.py", "ocr/cache/alone.py", "ocr/cache/needed.py", "ocr/cache/named.py")
         possible = [mutant for module in modules for mutant in mutants_of(module, (small / module).read_bytes())]
         found = [mutant for mutant in possible if mutant.after in CHANGES]
         trial = Trial(runners)
@@ -151,9 +156,10 @@ def test_a_mistake_is_noticed_by_the_tests_of_its_line_and_one_that_no_test_reac
     assert by_change["n += 2"] == (True, "timeout")
     assert by_change["return 2"] == (False, "no test reaches it")
     assert by_change["if COUNT <= 1:"] == (True, mutants.CONFTEST)
+    assert by_change["BEST = 89"] == (True, "tests/cache/test_named.py::test_best[89]: assert 89 == 90")
     for tree in (small, *(runner.scratch.tree for runner in runners)):
         assert (tree / modules[0]).read_text() == SMALL[modules[0]]
-    assert len(json.loads((tmp_path / "work" / "results.json").read_text())) == 6
+    assert len(json.loads((tmp_path / "work" / "results.json").read_text())) == 7
 
 
 def test_kernels_that_cannot_call_the_changed_one_are_not_compiled_again(small, tmp_path):
