@@ -104,3 +104,11 @@ def test_the_header_alone_tells_the_size():
     assert DensePage(data[:28]).size == (30, 20)
     with pytest.raises(DataError, match="a dense page is damaged: it has 27 bytes"):
         _ = DensePage(data[:27]).size
+
+
+@pytest.mark.parametrize("channel", [0, 1, 2])
+def test_a_last_column_that_differs_in_one_colour_alone_is_kept(channel):
+    page = np.zeros((9, 12, 3), dtype=np.uint8)
+    page[2:6, 3:8] = 200
+    page[4, 8, channel] = page[6, 4, channel] = page[1, 4, channel] = page[4, 2, channel] = 1
+    assert np.array_equal(DensePage.pack(page).unpack(), page)
