@@ -282,12 +282,3 @@ def test_rows_are_found_and_caches_filled_piece_by_piece(pages, folder, expected
     assert store.ready().tolist() == [1, 2, 3, 5]
     assert open_pages(pages, cache="auto", cache_folder=folder.parent).fill_cache() == {"hit": 4, "miss": 2}
     assert store.ready().tolist() == list(range(PAGES))
-
-
-def test_a_store_that_is_closed_leaves_no_descriptor(folder):
-    store = Store(folder)
-    opened = len(os.listdir("/proc/self/fd"))
-    store.close()
-    # Rows and data; memory maps have one of their own.
-    assert len(os.listdir("/proc/self/fd")) == opened - 2
-    store.close()

@@ -96,6 +96,7 @@ def test_an_annotation_that_cannot_be_read_is_told_and_tried_again(dataset_folde
     path.write_text(text)
     move_a_word(dataset_folder, loader.dataset.source.names[0])
     assert_same(list(loader), fresh(dataset_folder))
+    assert "were added" not in caplog.text
 
 
 def test_pages_that_are_added_or_removed_are_told_and_count_from_the_next_run_on(dataset_folder, caplog):

@@ -6,7 +6,7 @@ import re
 import pytest
 import sample_results as samples
 
-from ocr.advisor.report import charts, number_format, style, svg_chart
+from ocr.advisor.report import charts, html_tables, number_format, style, svg_chart
 from ocr.advisor.report.svg_chart import Chart, ChartRow, Mark, draw, fold, text_width, tick_step
 
 
@@ -129,3 +129,9 @@ def test_the_mean_error_of_predictions_is_told_if_it_is_known():
     found = {"verified": [{"name": "a", "predicted_s": 9, "measured_s": 10}]}
     assert charts.verified_chart(found).note == ""
     assert charts.verified_chart(found | {"mean_error": 0.1}).note == "Mean absolute error: 10 % of the measured time."
+
+
+def test_speeds_are_those_against_the_baseline_wherever_it_stands():
+    rows = [{"name": name, "median_s": seconds} for name, seconds in (("fast", 1.0), ("plain", 4.0), ("slow", 8.0))]
+    table = html_tables.bench_table({"configurations": rows, "baseline": "plain"})
+    assert [number_format.in_times(times) in table for times in (4.0, 0.5)] == [True, True]
