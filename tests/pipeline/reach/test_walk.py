@@ -1,8 +1,10 @@
 """reach: whatever the output of a stage depends on changes its digest, wherever it is; nothing else does."""
 
+import cmath
 import functools
 import importlib
 import logging
+import math
 import os
 import random
 import sys
@@ -87,6 +89,7 @@ DIFFERENT = {
     "functions": (scaled(2), shifted(2)),
     "what a function closes over": (scaled(2), scaled(3)),
     "a partial function": (functools.partial(max, 2), functools.partial(max, 3)),
+    "a compiled function of another module": (math.sqrt, cmath.sqrt),
     "a partial function of another": (functools.partial(scaled(2), 1), functools.partial(shifted(2), 1)),
     "methods": (np.zeros(2).max, np.zeros(2).min),
     "builtin functions": (abs, max),
