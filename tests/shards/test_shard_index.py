@@ -134,3 +134,8 @@ def test_an_index_with_a_part_that_cannot_be_is_refused_by_name(change):
     text = json.dumps(index).replace('"DEEP"', "[" * 100_000)
     with pytest.raises(DataError, match=r"val-index\.json: not an index"):
         ShardIndex.read(io.BytesIO(text.encode()), "val-index.json")
+
+
+def test_a_file_that_is_no_tar_is_damaged_from_its_first_byte_on():
+    with pytest.raises(DataError, match=r"a\.tar: damaged after offset 0 \("):
+        list(scan_tar(io.BytesIO(b"no tar" * 200), "a.tar"))
