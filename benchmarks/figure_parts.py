@@ -141,10 +141,10 @@ PARTS: tuple[DOCUMENT_PARTS, ...] = (
         "README.md",
         "in-short",
         (
-            Ratio("H-mean on 54 receipts it never saw, lines", "scored", "", "", "IoU 0.5", "H-mean"),
-            Ratio("H-mean on 30 forms it never saw, words", "scored-forms", "", "", "IoU 0.5", "H-mean"),
+            Ratio("H-mean of the package's detector, lines of receipts", "scored", "", "", "IoU 0.5", "H-mean"),
+            Ratio("H-mean of the package's detector, words of forms", "scored-forms", "", "", "IoU 0.5", "H-mean"),
             Ratio("a page without a cache, one thread, ms", "cold", "", "A cold epoch", "GlyphFeed", "ms a page"),
-            Ratio("- of plain Pillow and NumPy", "cold", "", "A cold epoch", "reference", "ms a page"),
+            Ratio("- of Pillow, Albumentations and NumPy", "cold", "", "A cold epoch", "reference", "ms a page"),
             Ratio("maps of a page", "maps", "classic NumPy", "Maps of", "ocr.pipeline.targets", "times classic NumPy"),
             Ratio("kept per page, dense", "density", "", "Dense caches", "kB per validation page, dense", "uint8"),
             Ratio("pages in their own shape, training", "shapes", "squares", "pages that", "speed", "training"),
