@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from ocr.advisor.model.training_run import TrainingRun
 from ocr.advisor.remedies import model_candidates as candidates
 from ocr.advisor.remedies.advice import NOT_KNOWN, SAME, Advice, Remedy, combine
 from ocr.advisor.remedies.advisor import AdviseSettings, Advisor
-from ocr.advisor.remedies.model_side import _combinations
+from ocr.advisor.remedies.model_side import ModelSide, _combinations
 from ocr.jobs.compose import compose_training
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results.md"
@@ -177,13 +178,33 @@ def test_the_model_is_measured_predicted_as_a_run_and_checked(synthetic, tmp_pat
     assert (present.run.epochs, present.run.validations) == (2, 2)
     assert present.run.validation_seconds > 0
     assert present.run_seconds > 2 * present.later.epoch_seconds
-    # One validation, after the last epoch, is the least.
-    assert found["fewer validations"].overrides == ("trainer.check_val_every_n_epoch=2",)
     assert 0 < present.memory_bytes < found["batches of 2"].memory_bytes < 4e9
     assert all(one.run is not None and one.memory_bytes > 0 for one in advice.remedies)
     assert {"present", "channels first", "bf16"} <= {name for name, *_ in advice.verified}
     assert told[:2] == ["stages", "the step of the model, as configured"]
     assert any(re.search(r"the model: bf16 \(\d+ of \d+", line) for line in told)
+
+
+@pytest.mark.parametrize(
+    ("run", "overrides"),
+    [
+        (TrainingRun(2, 2, 5.0), ["trainer.check_val_every_n_epoch=2"]),  # One, after the last epoch, is the least.
+        (TrainingRun(60, 60, 5.0), ["trainer.check_val_every_n_epoch=4"]),
+        (TrainingRun(1, 1, 5.0), []),
+        (TrainingRun(2, 2, 0.01), []),  # They take hardly any time.
+        (TrainingRun(2, 0, 0.0), []),
+        (None, []),
+    ],
+)
+def test_fewer_validations_are_advised_if_they_take_a_part_of_the_run(run, overrides):
+    side = ModelSide.__new__(ModelSide)
+    side._workload = SimpleNamespace(pages=8, batch_size=1)
+    # What a step and a validation take is given here, not measured.
+    side.config = side._now = None
+    side._outlook = lambda config, trial: SimpleNamespace(run=run, consumer=Consumer(1.0))
+    found = list(side._validations())
+    assert [one for candidate in found for one in candidate.configuration.overrides] == overrides
+    assert {(candidate.name, candidate.setting) for candidate in found} <= {("fewer validations", "validations")}
 
 
 def test_a_set_too_large_for_the_memory_is_predicted_not_tried(synthetic, tmp_path):
