@@ -134,7 +134,7 @@ class Computed:
 
 
 GOALS = ("against", "float", "target")
-EPOCHS = r"^(first v|later v|- every|training|waiting)"
+EPOCHS = r"^(first v|later validation epochs, |- every|training|waiting)"
 DOCUMENT_PARTS = Part | Overview | Computed
 PARTS: tuple[DOCUMENT_PARTS, ...] = (
     Overview(
