@@ -85,7 +85,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Ratio:
+class Figure:
     """A row of an overview: one figure of a benchmark."""
 
     name: str
@@ -102,20 +102,20 @@ class Overview:
 
     document: str
     name: str
-    ratios: tuple[Ratio, ...]
+    figures: tuple[Figure, ...]
 
     @property
     def benchmarks(self) -> tuple[str, ...]:
         """What must have been run."""
-        return tuple(dict.fromkeys(ratio.benchmark for ratio in self.ratios))
+        return tuple(dict.fromkeys(one.benchmark for one in self.figures))
 
     def tables(self, found: Mapping[str, Tables]) -> list[TextTable]:
         """One, with a row per figure."""
         rows = []
-        for ratio in self.ratios:
-            figure = table_of(found[ratio.benchmark], ratio.title).cell(ratio.row, ratio.column)
-            command = f"`python {BENCHMARKS[ratio.benchmark].command}`"
-            rows.append((ratio.name, command, ratio.against, figure))
+        for one in self.figures:
+            figure = table_of(found[one.benchmark], one.title).cell(one.row, one.column)
+            command = f"`python {BENCHMARKS[one.benchmark].command}`"
+            rows.append((one.name, command, one.against, figure))
         return [TextTable("", ("", "command", "against", "figure"), tuple(rows))]
 
 
@@ -135,25 +135,25 @@ class Computed:
 
 GOALS = ("against", "float", "target")
 EPOCHS = r"^(first v|later validation epochs, |- every|training|waiting)"
-DOCUMENT_PARTS = Part | Overview | Computed
-PARTS: tuple[DOCUMENT_PARTS, ...] = (
+DocumentPart = Part | Overview | Computed
+PARTS: tuple[DocumentPart, ...] = (
     Overview(
         "README.md",
         "in-short",
         (
-            Ratio("H-mean of the package's detector, lines of receipts", "scored", "", "", "IoU 0.5", "H-mean"),
-            Ratio("H-mean of the package's detector, words of forms", "scored-forms", "", "", "IoU 0.5", "H-mean"),
-            Ratio("a page without a cache, one thread, ms", "cold", "", "A cold epoch", "GlyphFeed", "ms a page"),
-            Ratio("- of Pillow, Albumentations and NumPy", "cold", "", "A cold epoch", "reference", "ms a page"),
-            Ratio("maps of a page", "maps", "classic NumPy", "Maps of", "ocr.pipeline.targets", "times classic NumPy"),
-            Ratio("kept per page, dense", "density", "", "Dense caches", "kB per validation page, dense", "uint8"),
-            Ratio("pages in their own shape, training", "shapes", "squares", "pages that", "speed", "training"),
+            Figure("H-mean of the package's detector, lines of receipts", "scored", "", "", "IoU 0.5", "H-mean"),
+            Figure("H-mean of the package's detector, words of forms", "scored-forms", "", "", "IoU 0.5", "H-mean"),
+            Figure("a page without a cache, one thread, ms", "cold", "", "A cold epoch", "GlyphFeed", "ms a page"),
+            Figure("- of Pillow, Albumentations and NumPy", "cold", "", "A cold epoch", "reference", "ms a page"),
+            Figure("maps of a page", "maps", "classic NumPy", "Maps of", "ocr.pipeline.targets", "times classic NumPy"),
+            Figure("kept per page, dense", "density", "", "Dense caches", "kB per validation page, dense", "uint8"),
+            Figure("pages in their own shape, training", "shapes", "squares", "pages that", "speed", "training"),
         ),
     ),
     Part("README.md", "epochs", (Shown("epochs", "Epochs of", EPOCHS, GOALS),)),
     Part("docs/preprocessing.md", "epochs", (Shown("epochs", "Epochs of", EPOCHS, GOALS[:2]),)),
     Part("docs/dali.md", "pixels", (Shown("dali", "Pixels"),)),
-    Part("docs/inspect.md", "causes", (Shown("causes", "Why"),)),
+    Part("docs/inspect.md", "causes", (Shown("causes", "why"),)),
     Part("docs/labels.md", "faults", (Shown("faults"), Shown("faults-forms"))),
     Part("docs/loading.md", "orders", (Shown("orders"),)),
     Part(SCALING, "scale", (Shown("scale"),)),
@@ -171,14 +171,14 @@ PARTS: tuple[DOCUMENT_PARTS, ...] = (
         RESULTS,
         "path",
         (
-            Ratio("a cold epoch, one thread", "cold", "reference", "A cold epoch", "GlyphFeed", "times reference"),
-            Ratio("maps of a page", "maps", "classic NumPy", "Maps of", "ocr.pipeline.targets", "times classic NumPy"),
-            Ratio("boxes, polygons", "boxes", "usual loop", "Polygons of", "BoxesFromMap", "times usual loop"),
-            Ratio("boxes, rectangles", "boxes", "usual loop", "Quadrilaterals of", "BoxesFromMap", "times usual loop"),
-            Ratio("CLEval, detection", "scores", "cleval", "CLEval", "CLEvalMetric, detection alone", "times cleval"),
-            Ratio("CLEval, end to end", "scores", "cleval", "CLEval", "CLEvalMetric", "times cleval"),
-            Ratio("IoU H-mean", "scores", "shapely loop", "IoU H-mean", "HmeanIoU", "times shapely loop"),
-            Ratio("synthetic receipts, one core", "synth", "", "Synthetic pages", "receipt", "pages/s"),
+            Figure("a cold epoch, one thread", "cold", "reference", "A cold epoch", "GlyphFeed", "times reference"),
+            Figure("maps of a page", "maps", "classic NumPy", "Maps of", "ocr.pipeline.targets", "times classic NumPy"),
+            Figure("boxes, polygons", "boxes", "usual loop", "Polygons of", "BoxesFromMap", "times usual loop"),
+            Figure("boxes, rectangles", "boxes", "usual loop", "Quadrilaterals of", "BoxesFromMap", "times usual loop"),
+            Figure("CLEval, detection", "scores", "cleval", "CLEval", "CLEvalMetric, detection alone", "times cleval"),
+            Figure("CLEval, end to end", "scores", "cleval", "CLEval", "CLEvalMetric", "times cleval"),
+            Figure("IoU H-mean", "scores", "shapely loop", "IoU H-mean", "HmeanIoU", "times shapely loop"),
+            Figure("synthetic receipts, one core", "synth", "", "Synthetic pages", "receipt", "pages/s"),
         ),
     ),
     Part(RESULTS, "dali", (Shown("dali", "validation"), Shown("dali", "training"))),

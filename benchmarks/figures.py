@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from benchmarks.compare_tables import TextTable, differences, parse_tables
 from benchmarks.document_parts import read_part, replace_part
-from benchmarks.figure_parts import BENCHMARKS, DOCUMENT_PARTS, PARTS
+from benchmarks.figure_parts import BENCHMARKS, PARTS, DocumentPart
 from benchmarks.measure import TABLES_FILE, console, exit_with
 from ocr.errors import ConfigError
 from ocr.system import usable_cores
@@ -75,21 +75,20 @@ class Figures:
 
     def known(self) -> dict[str, list[TextTable]]:
         """The tables of each benchmark that was ever run."""
-        found = {}
-        for name in BENCHMARKS:
-            if self._file(name).exists():
-                lines = self._file(name).read_text(encoding="utf-8").splitlines()
-                told = [json.loads(line) for line in lines]
-                found[name] = [
-                    TextTable(one["title"], tuple(one["headings"]), tuple(map(tuple, one["rows"]))) for one in told
-                ]
-        return found
+        return {name: self._read(self._file(name)) for name in BENCHMARKS if self._file(name).exists()}
+
+    def _read(self, file: Path) -> list[TextTable]:
+        try:
+            told = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            return [TextTable(one["title"], tuple(one["headings"]), tuple(map(tuple, one["rows"]))) for one in told]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{file} is damaged ({error}). Remove it, and run its benchmark again") from error
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.jsonl"
 
 
-def update(part: DOCUMENT_PARTS, found: dict[str, list[TextTable]], root: Path) -> list[str]:
+def update(part: DocumentPart, found: dict[str, list[TextTable]], root: Path) -> list[str]:
     """Write the tables of a part into its document; what differs from those before."""
     tables, path = part.tables(found), root / part.document
     spread = max(BENCHMARKS[name].spread for name in part.benchmarks)

@@ -53,8 +53,9 @@ def main() -> int:
     parser.add_argument("--batch-size", type=int, default=16, help="pages per batch (default: 16)")
     parser.add_argument("--epochs", type=int, default=5, help="whose mean is shown (default: 5)")
     options = parser.parse_args()
-    for name in ("pages", "batch_size", "epochs"):
-        check_integer(f"--{name.replace('_', '-')}", getattr(options, name), 1)
+    check_integer("--batch-size", options.batch_size, 1)
+    check_integer("--pages", options.pages, options.batch_size)
+    check_integer("--epochs", options.epochs, 1)
     orders: dict[str, Callable[[int, int, int, bool], NDArray[np.integer]]] = {
         "shuffle": epoch_order,
         "blocks": block_order,

@@ -57,9 +57,9 @@ def page_table(found: Found) -> list[TextTable]:
         written = figures_of(files.cell(row, "written, pages/s"))[0] / 2
         rows.append((f"converted to {name}", f"{reads[name]:.2f} MB written", f"{written:,.0f}"))
     scale = table_of(found["scale"], "Before the first image")
-    for kind in ("folder", "shards"):
+    for kind, name in (("folder", "the rows of a folder"), ("shards", "the rows of shards")):
         kept = next(row[-1] for row in scale.rows if row[:2] == (kind, "1,000,000"))
-        rows.append((f"the rows of a {kind}".replace("a shards", "shards"), f"{kept} bytes on disk, 12 in memory", ""))
+        rows.append((name, f"{kept} bytes on disk, 12 in memory", ""))
     return [TextTable("", ("", "bytes per page", "pages/s per core"), tuple(rows))]
 
 

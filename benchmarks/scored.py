@@ -20,6 +20,9 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import console, data_or_synthetic, exit_with
+from ocr.errors import DataError
+from ocr.inspect.gains import Gain
+from ocr.inspect.screen import gains_table
 from ocr.jobs.run import quoted_override
 
 RATIOS = ("1.5", "exact")
@@ -32,7 +35,8 @@ def inspect_split(data: Path, split: str, detector: str, *settings: str) -> dict
     with tempfile.TemporaryDirectory(prefix="glyphfeed-bench-") as folder:
         places = [f"out={folder}", f"hydra.run.dir={folder}", f"cache.folder={folder}/cache", "atlas=false"]
         command = [sys.executable, "-m", "ocr.cli", "inspect", quoted_override("weights", detector)]
-        subprocess.run([*command, *given, *places, *settings], check=True, stdout=subprocess.DEVNULL)
+        if status := subprocess.run([*command, *given, *places, *settings], stdout=subprocess.DEVNULL).returncode:
+            raise DataError(f"{split} of {data} cannot be scored: ocr inspect ended with status {status}, see above")
         found: dict[str, Any] = json.loads((Path(folder) / "inspection.json").read_text(encoding="utf-8"))
     return found
 
@@ -48,13 +52,8 @@ def show_scores(found: dict[str, Any], split: str) -> None:
 
 
 def show_causes(found: dict[str, Any]) -> None:
-    """A row per cause of errors, as `ocr inspect` shows them."""
-    table = Table("cause", "missed", "false", "points", title="Why, and points of H-mean if it were cured")
-    table.add_column("what would help")
-    for cause in found["causes"]:
-        row = cause["cause"], str(cause["missed"]), str(cause["false"]), f"{cause['points']:+.2f}", cause["cure"]
-        table.add_row(*row)
-    console.print(table)
+    """As `ocr inspect` shows them."""
+    console.print(gains_table([Gain(**cause) for cause in found["causes"]]))
     console.print(f"{found['explained']:.1%} of {len(found['errors'])} errors have a cause")
 
 

@@ -201,7 +201,7 @@ def test_the_benchmark_of_scores_shows_those_of_a_detector_its_causes_and_its_bo
     assert re.search(r"6 pages of val, [\d,]+ labels", shown)
     for name in ("IoU 0.5", "IoU 0.7", "CLEval"):
         assert len(re.findall(rf"{name} .*(?:0\.\d{{3}}.*){{3}}", shown)) == 1
-    assert "of H-mean if it were cured" in shown
+    assert "why, and points of H-mean if it were cured" in shown
     hmeans = {("1.5", True): 0.4, ("1.5", False): 0.3, ("exact", True): 0.8, ("exact", False): 0.6}
     scored.show_boxes({key: {"iou_50": {"hmean": h}, "iou_70": {"hmean": h - 0.1}} for key, h in hmeans.items()})
     assert re.search(r"exact\D+0\.800 / 0\.700\D+0\.600 / 0\.500", capsys.readouterr().out)

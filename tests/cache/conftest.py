@@ -1,5 +1,7 @@
 """What holds for a cache holds for both of its forms."""
 
+from pathlib import Path
+
 import cache_worker
 import pytest
 
@@ -11,3 +13,11 @@ def each_form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         pytest.skip("about the slots of raw arrays")
     monkeypatch.setattr(cache_worker, "form", request.param)
     return request.param
+
+
+@pytest.fixture
+def full_cache(tmp_path: Path) -> Path:
+    """The one cache in a folder of caches, with four samples, all there."""
+    pages = cache_worker.write_pages(tmp_path / "pages", 4)
+    cache_worker.items(cache_worker.open_pages(pages, tmp_path / "cache"))
+    return next((tmp_path / "cache").iterdir())

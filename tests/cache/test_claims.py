@@ -5,37 +5,29 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-from cache_worker import items, open_pages, write_pages
-
 from ocr.cache.store import Store
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The one cache in a folder of caches, full."""
-    items(open_pages(write_pages(tmp_path / "pages", 4), tmp_path / "cache"))
-    return next((tmp_path / "cache").iterdir())
-
-
-def hold_a_row(folder: str, index: int) -> None:
-    store = Store(Path(folder))
+def hold_a_row(folder: Path, index: int) -> None:
+    store = Store(folder)
     with store.claim(index):
-        Path(folder, "held").touch()
+        (folder / "held").touch()
         time.sleep(60)
 
 
-def test_who_makes_one_sample_does_not_hold_up_who_makes_another(folder):
+def test_who_makes_one_sample_does_not_hold_up_who_makes_another(full_cache):
     child = os.fork()
     if child == 0:
         try:
-            hold_a_row(str(folder), 0)
+            hold_a_row(full_cache, 0)
         finally:
             os._exit(0)
     try:
-        while not (folder / "held").exists():
+        until = time.monotonic() + 30
+        while not (full_cache / "held").exists():
+            assert time.monotonic() < until, "the other process does not hold its row"
             time.sleep(0.01)
-        store = Store(folder)
+        store = Store(full_cache)
         assert not store._claims._lock_row(0)
         assert store._claims._lock_row(1)
     finally:

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import subprocess
 import sys
 import time
@@ -265,8 +264,6 @@ def test_the_script_writes_what_the_report_reads(synthetic, tmp_path):
     assert found["sentence"] in " ".join(ran.stdout.split())
     for name in names:
         assert name in ran.stdout
-    assert re.search(r"^\s*stage +kind +mean", ran.stdout, flags=re.MULTILINE)
-    assert re.search(r"^\s*stage +64 px +96 px", ran.stdout, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_the_best_of_each_setting_go_together_and_those_that_change_nothing_by_t
 
 
 def test_the_model_is_measured_predicted_as_a_run_and_checked(synthetic, tmp_path):
-    given = [f"dataset_base_path={synthetic}", *TINY, *SMALL, "trainer.max_epochs=2"]
+    given = [f"dataset_base_path={synthetic}", *TINY, *SMALL]
     settings = AdviseSettings(pages=4, rounds=1, skip=FEW)
     told: list[str] = []
     chief = Advisor(lambda more: compose_training([*given, *more]), settings, cores=2, free_memory_bytes=4e9)
@@ -175,13 +175,12 @@ def test_the_model_is_measured_predicted_as_a_run_and_checked(synthetic, tmp_pat
     present = advice.present
     assert present.run is not None
     assert present.fits
-    assert (present.run.epochs, present.run.validations) == (2, 2)
+    assert (present.run.epochs, present.run.validations) == (4, 4)
     assert present.run.validation_seconds > 0
-    assert present.run_seconds > 2 * present.later.epoch_seconds
+    assert present.run_seconds > 4 * present.later.epoch_seconds
     assert 0 < present.memory_bytes < found["batches of 2"].memory_bytes < 4e9
     assert all(one.run is not None and one.memory_bytes > 0 for one in advice.remedies)
     assert {"present", "channels first", "bf16"} <= {name for name, *_ in advice.verified}
-    assert told[:2] == ["stages", "the step of the model, as configured"]
     assert any(re.search(r"the model: bf16 \(\d+ of \d+", line) for line in told)
 
 
