@@ -7,10 +7,10 @@ DEMO   := data/demo
 PAGES  := data/weights
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo weights test coverage quick mutants check docs bench figures peers campaign soak lock clean
+.PHONY: help setup demo weights test test-all coverage snapshots mutants check docs bench figures peers campaign soak lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Set up once; again only when the lock or the package's own metadata changes. With bytecode, `import lightning` takes 7 s
 # of CPU instead of 16 in environments that write none themselves (PYTHONDONTWRITEBYTECODE=1, as in many containers).
@@ -41,14 +41,17 @@ weights: $(READY)  ## train the detector that comes with the package, on synthet
 	$(BIN)/ocr sweep dataset_base_path=$(PAGES) hydra.run.dir=$(PAGES)/run checkpoint_path=$(PAGES)/run/checkpoints/best.ckpt
 	$(BIN)/python -m ocr.tools.package_weights $(PAGES)/run/checkpoints/best.ckpt
 
-test: $(READY)  ## run all tests on all cores
-	$(BIN)/python -m pytest -n logical --dist worksteal --durations=30
+test: $(READY)  ## the tests of everything that a change can break: 6 minutes on two cores
+	$(BIN)/python -m pytest -n logical --dist worksteal -m "not slow" --durations=10
 
-coverage: $(READY)  ## the same, with the lines of ocr/ that no test reaches
-	$(BIN)/python -m pytest -n logical --dist worksteal --cov --cov-report=term-missing --cov-fail-under=90
+test-all: $(READY)  ## also the slow ones, S3, Ray, DALI, chromium and the wheel in full, and 500 examples per property
+	HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest -n logical --dist worksteal --durations=30
 
-quick: $(READY)  ## the tests that tell most, in under 90 s (tests/quick.txt)
-	$(BIN)/python -m pytest -n logical --dist worksteal @tests/quick.txt
+coverage: $(READY)  ## the lines of ocr/ that make test does not reach
+	$(BIN)/python -m pytest -n logical --dist worksteal -m "not slow" --cov --cov-report=term-missing
+
+snapshots: $(READY)  ## rewrite tests/snapshots, after a change of wording that is meant
+	$(BIN)/python -m pytest -k wording --rewrite-snapshots
 
 mutants: $(READY)  ## how many small mistakes the tests notice: 300 mutants, hours (all in data/mutants; goes on where it was)
 	$(BIN)/python benchmarks/mutants.py --docs docs/reliability.md

@@ -55,7 +55,9 @@ def check_numbers(owner: object, **ranges: Range) -> None:
     for name, allowed in ranges.items():
         value = getattr(owner, name)
         if value not in allowed:
-            raise ConfigError(f"{type(owner).__name__}({name}={value!r}): {name} must be {allowed}")
+            kind = type(owner).__name__
+            problem = f"{kind}({name}={value!r}): {name} must be {allowed}"
+            raise ConfigError(problem, setting=f"{kind}.{name}", value=value)
         if type(value).__module__ == "numpy":
             # Caches are found by the `repr` of their stages, and NumPy numbers have a `repr` of their own.
             object.__setattr__(owner, name, value.item())
@@ -65,7 +67,9 @@ def check_word(owner: object, name: str, known: Collection[str]) -> None:
     """Raise if a parameter of a dataclass is not one of the known words."""
     value: Any = getattr(owner, name)
     if value not in tuple(known):
-        raise ConfigError(f"{type(owner).__name__}({name}={value!r}): {near_names(str(value), list(known))}")
+        kind = type(owner).__name__
+        problem = f"{kind}({name}={value!r}): {near_names(str(value), list(known))}"
+        raise ConfigError(problem, setting=f"{kind}.{name}", value=value)
 
 
 def check_integer(setting: str, value: object, minimum: int = 0) -> None:
@@ -77,7 +81,7 @@ def check_integer(setting: str, value: object, minimum: int = 0) -> None:
     """
     allowed = Range(minimum, whole=True)
     if value not in allowed:
-        raise ConfigError(f"{setting}={value!r} must be {allowed}")
+        raise ConfigError(f"{setting}={value!r} must be {allowed}", setting=setting, value=value)
 
 
 def check_flag(setting: str, value: object) -> None:
@@ -88,10 +92,11 @@ def check_flag(setting: str, value: object) -> None:
     ocr.errors.ConfigError: overwrite='no' must be true or false
     """
     if not isinstance(value, bool):
-        raise ConfigError(f"{setting}={value!r} must be true or false")
+        raise ConfigError(f"{setting}={value!r} must be true or false", setting=setting, value=value)
 
 
 def check_choice(setting: str, value: object, known: Collection[str]) -> None:
     """Raise if a setting is not one of the known words."""
     if value not in tuple(known):
-        raise ConfigError(f"{setting}={value!r}: {near_names(str(value), list(known))}")
+        problem = f"{setting}={value!r}: {near_names(str(value), list(known))}"
+        raise ConfigError(problem, setting=setting, value=value)

@@ -1,4 +1,4 @@
-"""Every error that GlyphFeed raises on purpose. A message names the file or setting, the value and the cure.
+"""Every error that GlyphFeed raises on purpose: `problem, value. Fix.`, with the setting, value and file as fields.
 
 GlyphFeedError
 ├── ConfigError            a setting that cannot work; raised before the first image is read
@@ -12,9 +12,32 @@ GlyphFeedError
     └── MapError           a stored map that does not belong to its page
 """
 
+import os
+
 
 class GlyphFeedError(Exception):
-    """Base of all errors below; bugs raise other errors."""
+    """Base of all errors below; bugs raise other errors.
+
+    >>> error = ConfigError("data.num_workers=-1 must be an integer >= 0", setting="data.num_workers", value=-1)
+    >>> error.setting, error.value, error.path
+    ('data.num_workers', -1, None)
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        setting: str | None = None,
+        value: object = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.setting = setting
+        """What the user set, as they write it: a config key, a `--flag` or `Class.parameter`."""
+        self.value = value
+        """What is wrong with the setting or in the file."""
+        self.path = None if path is None else os.fspath(path)
+        """The file, folder or address that the error is about."""
 
 
 class ConfigError(GlyphFeedError, ValueError):

@@ -24,9 +24,14 @@ os.environ.setdefault("RAY_DASHBOARD_STARTUP_TIMEOUT_S", "600")
 os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "600")
 
 
-# How long an example takes says nothing on a busy machine.
-settings.register_profile("no_clock", deadline=None)
-settings.load_profile("no_clock")
+# How long an example takes says nothing on a busy machine. `make test` tries the same examples every time.
+settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("all", deadline=None, max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite-snapshots", action="store_true", help="write tests/snapshots/ instead of comparing")
 
 
 def make_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
@@ -94,3 +99,17 @@ def logging_restored() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture
+def snapshot(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, str], None]:
+    """Compares what a user reads with tests/snapshots/NAME.txt; `make snapshots` rewrites all of them."""
+
+    def compare(name: str, text: str) -> None:
+        file = ROOT / "tests" / "snapshots" / f"{name}.txt"
+        shown = "\n".join(line.rstrip() for line in text.replace(str(tmp_path), "DIR").splitlines()) + "\n"
+        if request.config.getoption("--rewrite-snapshots"):
+            file.write_text(shown)
+        assert shown == file.read_text(), f"{file.name} differs. If the new wording is meant: make snapshots"
+
+    return compare

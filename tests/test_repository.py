@@ -67,10 +67,3 @@ def test_every_form_for_an_issue_has_what_GitHub_asks_for():
         form = yaml.safe_load(file.read_text())
         assert {"name", "description", "body"} <= form.keys()
         assert all(field["type"] in {"textarea", "input"} and field["attributes"]["label"] for field in form["body"])
-
-
-def test_the_tests_of_make_quick_exist():
-    for line in (ROOT / "tests" / "quick.txt").read_text().splitlines():
-        file, _, test = line.removeprefix("--deselect=").partition("::")
-        assert (ROOT / file).exists(), line
-        assert not test or f"def {test}(" in (ROOT / file).read_text(), line
