@@ -9,13 +9,17 @@ import pytest
 import torch
 
 from ocr.advisor.catalogue import Configuration
+from ocr.advisor.measure.stage_demands import Measured
+from ocr.advisor.measure.step_costs import StepCosts
 from ocr.advisor.measure.temporary_folder import temporary_folder
 from ocr.advisor.model.queueing import Consumer, Demand, Pipeline
 from ocr.advisor.model.training_run import TrainingRun
 from ocr.advisor.remedies import model_candidates as candidates
+from ocr.advisor.remedies import model_side
 from ocr.advisor.remedies.advice import NOT_KNOWN, SAME, Advice, Remedy, combine
 from ocr.advisor.remedies.advisor import AdviseSettings, Advisor
 from ocr.advisor.remedies.model_side import ModelSide, _combinations
+from ocr.advisor.remedies.predictor import Predictor, Workload
 from ocr.jobs.compose import compose_training
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results.md"
@@ -206,13 +210,31 @@ def test_fewer_validations_are_advised_if_they_take_a_part_of_the_run(run, overr
     assert {(candidate.name, candidate.setting) for candidate in found} <= {("fewer validations", "validations")}
 
 
-def test_a_set_too_large_for_the_memory_is_predicted_not_tried(synthetic, tmp_path):
-    given = [f"dataset_base_path={synthetic}", *TINY, "dataloaders.train_dataloader.batch_size=8"]
-    settings = AdviseSettings(pages=4, rounds=1, skip=(*FEW, "channels", "bf16"))
-    chief = Advisor(lambda more: compose_training([*given, *more]), settings, cores=2, free_memory_bytes=20e6)
-    with temporary_folder(tmp_path) as folder:
-        advice = chief.advise(folder, lambda what: None)
-    assert not advice.present.fits
-    halves = next(one for one in advice.remedies if one.name == "batches of 4, 2 per step")
-    assert 0 < halves.memory_bytes < advice.present.memory_bytes
-    assert "does not fit into memory" in advice.sentence
+def test_a_set_too_large_for_the_memory_is_predicted_not_tried(synthetic, monkeypatch):
+    tried: list[list[int]] = []
+
+    def measure_step(step, batch, counts, *_, **__):
+        tried.append(list(counts))
+        return StepCosts({1: (0.1, 0.1), 2: (0.2, 0.2)}, pixels=128 * 128, step_bytes=10e6, page_bytes=4e6)
+
+    monkeypatch.setattr(model_side, "measure_step", measure_step)
+    given = [f"dataset_base_path={synthetic}", *TINY, "transforms.letterbox.shape=square"]
+    given += ["dataloaders.train_dataloader.batch_size=8"]
+
+    def compose(more=()):
+        return compose_training([*given, *more])
+
+    workload = Workload("train", 8, 1e6, 8, 2, False, 2, 20e6, 1e9)
+    side = ModelSide(compose, workload, CPU)
+    predictor = Predictor(workload, Measured((), 1.0), side.outlook)
+    predictor.present = replace(
+        remedy("present", 0.8), memory_bytes=side.outlook.memory_bytes, free_bytes=side.outlook.free_bytes
+    )
+    tried.clear()
+    found = side.remedies(predictor, lambda what: None, skip=("",))
+    halves = next(one for one in found if one.name == "batches of 4, 2 per step")
+    assert (predictor.present.memory_bytes, halves.memory_bytes) == (10e6 + 8 * 4e6, 10e6 + 4 * 4e6)
+    assert not predictor.present.fits
+    assert not halves.fits
+    assert tried == []
+    assert "does not fit into memory" in advice(predictor.present, *found).sentence

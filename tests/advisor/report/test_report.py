@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 import sample_results as samples
 import typer
-from outline import Outline
+from markup import Markup
 from typer.testing import CliRunner
 
 from ocr.advisor.commands.report import report
@@ -37,7 +37,7 @@ def run(*arguments: object) -> Any:
 @pytest.mark.parametrize("kinds", [*itertools.combinations(KINDS, 1), *itertools.combinations(KINDS, 2), (*KINDS,)])
 def test_a_report_of_any_results_is_sound_html_that_needs_nothing_else(kinds):
     page = render_report([KINDS[kind]() for kind in kinds])
-    Outline(page)
+    Markup(page)
     assert not re.search(r"<script|<link|<img|\bsrc=|@import|url\(|https?:", page)
     assert '<html lang="en">' in page
     assert "width=device-width" in page
@@ -57,14 +57,14 @@ def test_text_of_results_is_escaped_wherever_it_is_shown():
 def test_a_section_is_there_only_where_its_data_is():
     time, threads, helps = "Where the time goes", "One epoch by thread", "What would help"
     truth, configurations, again = "Predicted against measured", "Configurations side by side", "Commands"
-    headings = {kind: Outline(render_report([make()])).headings for kind, make in KINDS.items()}
+    headings = {kind: Markup(render_report([make()])).headings for kind, make in KINDS.items()}
     assert headings["profile"] == [time, "Machine", again]
     assert headings["bench"] == [configurations, "Machine", again]
     assert headings["advice"] == [time, threads, helps, truth, "Cache and machine", again]
-    every = Outline(render_report(all_of_them())).headings
+    every = Markup(render_report(all_of_them())).headings
     assert every == [time, threads, helps, truth, configurations, "Cache and machine", again]
     unverified = samples.advice() | {"verified": [], "cache": [], "timeline": []}
-    assert Outline(render_report([unverified])).headings == [time, helps, "Machine", again]
+    assert Markup(render_report([unverified])).headings == [time, helps, "Machine", again]
 
 
 def test_the_verdict_is_the_first_sentence_and_that_of_the_advice_before_others():
@@ -149,7 +149,7 @@ def test_a_machine_is_told_once_and_another_one_beside_it():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_result_with_nothing_but_its_head_is_shown(kind):
     page = render_report([samples.bare(kind)])
-    Outline(page)
+    Markup(page)
     assert '<p class="verdict' in page
     assert not re.search(r"None|nan|<h3></h3>", page.split("</style>")[1])
 
@@ -192,6 +192,19 @@ def test_every_chart_is_sound_svg_with_title_description_and_a_unit(make):
         assert re.search(r"seconds|minutes|hours", root.find("text[@class='unit']").text)
         names |= {title.get("id"), text.get("id")}
     assert len(names) == 2 * len(pictures)
+
+
+def test_screen_readers_find_headings_tables_and_pictures_with_names():
+    page = render_report(all_of_them())
+    named = Markup(page).named
+    assert ("heading", "Where the time goes") in named
+    assert ("columnheader", "samples/s") in named
+    assert ("region", "Remedies, best first") in named
+    # A chart is drawn for phones and for desks, under one name.
+    pictures = {name for role, name in named if role == "img"}
+    assert "Stages of the data path" in pictures
+    assert len(pictures) == page.count("<figure") == 12
+    assert all(pictures)
 
 
 def test_the_command_draws_several_files_as_one_page(tmp_path):

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 import sample_results as samples
 import typer
-from outline import Outline
+from markup import Markup
 from sample_runs import AWKWARD, three_runs, write_run
 from typer.testing import CliRunner
 
@@ -37,7 +37,7 @@ def table(page: str, caption: str) -> list[list[str]]:
 
 def test_a_run_is_shown_with_curves_pages_settings_and_epochs(tmp_path):
     page = render_report([read_run(write_run(tmp_path / "run"))])
-    assert Outline(page).headings == SECTIONS
+    assert Markup(page).headings == SECTIONS
     titles = re.findall(r"<h3>(.*?)</h3>", page)
     assert titles == ["H-mean", "Time of an epoch", "Loss", "Speed", "Waiting for data", "Memory"]
     assert "H-mean 0.817 after 6 of 6 epochs" in page.split("<h2>")[0]
@@ -53,7 +53,7 @@ def test_a_run_is_shown_with_curves_pages_settings_and_epochs(tmp_path):
 
 def test_runs_are_compared_best_first_and_only_by_settings_that_differ(tmp_path):
     page = render_report(three_runs(tmp_path))
-    assert Outline(page).headings == SECTIONS
+    assert Markup(page).headings == SECTIONS
     assert AWKWARD not in page
     assert f"The best run is {escape(AWKWARD)}: H-mean 0.944 after 80 of 80 epochs (short 0.817)" in page
     assert [row[0] for row in table(page, "Runs, best first")[1:]] == [AWKWARD, "short", "begun"]
@@ -73,7 +73,7 @@ def test_a_run_that_waited_says_so_in_its_verdict(tmp_path):
     assert "the model waited for data for 30 % of the time" in page
     begun = render_report(three_runs(tmp_path)[2:])
     assert '<p class="verdict plain">No epoch has ended yet</p>' in begun
-    assert Outline(begun).headings == SECTIONS[:3]
+    assert Markup(begun).headings == SECTIONS[:3]
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path):
@@ -101,7 +101,7 @@ def test_the_command_draws_runs_and_results_on_one_page(tmp_path):
     out = tmp_path / "report.html"
     done = command(*runs, runs[0], tmp_path / "advice.json", "--out", out)
     assert done.exit_code == 0, done.output
-    assert Outline(out.read_text()).headings[:5] == [*SECTIONS[:4], "Where the time goes"]
+    assert Markup(out.read_text()).headings[:5] == [*SECTIONS[:4], "Where the time goes"]
     assert len(table(out.read_text(), "Runs, best first")) == 1 + 2
 
 
