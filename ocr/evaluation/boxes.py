@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,15 +72,19 @@ class BoxesFromMap:
     def __post_init__(self) -> None:
         for name in ("thresh", "box_thresh"):
             if getattr(self, name) not in SHARE:
-                raise ConfigError(f"{name}={getattr(self, name)!r} must be {SHARE} (a probability)")
+                self._refuse(name, f"{SHARE} (a probability)")
         if self.unclip_ratio != EXACT and self.unclip_ratio not in POSITIVE:
-            raise ConfigError(f"unclip_ratio={self.unclip_ratio!r} must be {EXACT!r} or {POSITIVE} (published: 1.5)")
+            self._refuse("unclip_ratio", f"{EXACT!r} or {POSITIVE} (published: 1.5)")
         if self.min_size not in Range():
-            raise ConfigError(f"min_size={self.min_size!r} must be {Range()}, such as 3")
+            self._refuse("min_size", f"{Range()}, such as 3")
         if self.shrink_ratio not in Range(0, 1, above=True, below=True):
-            raise ConfigError(f"shrink_ratio={self.shrink_ratio!r} must be a number > 0 and < 1: that of the targets")
+            self._refuse("shrink_ratio", "a number > 0 and < 1: that of the targets")
         if self.max_candidates is not None and self.max_candidates not in SIDE:
-            raise ConfigError(f"max_candidates={self.max_candidates!r} must be {SIDE}; null means no limit")
+            self._refuse("max_candidates", f"{SIDE}; null means no limit")
+
+    def _refuse(self, name: str, allowed: str) -> NoReturn:
+        value = getattr(self, name)
+        raise ConfigError(f"{name}={value!r} must be {allowed}", setting=f"BoxesFromMap.{name}", value=value)
 
     def __call__(
         self, prob_map: MapArray, inverse_matrix: NDArray[np.float64] | None = None, page_size: Size | None = None
@@ -137,7 +141,8 @@ class BoxPool:
 
     def __init__(self, boxes: BoxesFromMap, workers: int = 2) -> None:
         if workers < 1:
-            raise ConfigError(f"BoxPool(workers={workers}): workers must be an integer >= 1")
+            problem = f"BoxPool(workers={workers}): workers must be an integer >= 1"
+            raise ConfigError(problem, setting="BoxPool.workers", value=workers)
         self.boxes = boxes
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="boxes")
         self._pending: deque[list[Future[Detections]]] = deque()

@@ -54,7 +54,8 @@ class CLEvalMetric(Metric):
     ) -> None:
         super().__init__(dist_sync_on_step=dist_sync_on_step, **kwargs)
         if not 0 < ap_constraint <= 1:
-            raise ConfigError(f"ap_constraint={ap_constraint} must be a number > 0 and <= 1 (a share of a box's area)")
+            problem = f"ap_constraint={ap_constraint} must be a number > 0 and <= 1 (a share of a box's area)"
+            raise ConfigError(problem, setting="CLEvalMetric.ap_constraint", value=ap_constraint)
         self.case_sensitive = case_sensitive
         self.recall_gran_penalty = recall_gran_penalty
         self.precision_gran_penalty = precision_gran_penalty

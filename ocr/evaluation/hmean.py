@@ -89,7 +89,8 @@ class HmeanIoU(Metric):
         named = [("iou_threshold", iou_threshold), ("ignore_threshold", ignore_threshold)]
         for name, value in named + [("also_at", value) for value in also_at]:
             if not 0 <= value < 1:
-                raise ConfigError(f"{name}={value} must be a number >= 0 and < 1")
+                problem = f"{name}={value} must be a number >= 0 and < 1"
+                raise ConfigError(problem, setting=f"HmeanIoU.{name}", value=value)
         self.iou_threshold = iou_threshold
         self.ignore_threshold = ignore_threshold
         self.also_at = tuple(also_at)

@@ -13,7 +13,6 @@ from ocr.pipeline.stage import FixedStage, RandomStage, Stage
 
 log = logging.getLogger(__name__)
 CACHE_SETTINGS = ("auto", "prefix", "batch", "off")
-CACHE_THE_PREFIX = "Cache the fixed prefix instead: data.cache=prefix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +64,17 @@ def moves_polygons(stages: Sequence[Stage]) -> bool:
     return any(isinstance(stage, RandomStage) and stage.moves_geometry for stage in stages)
 
 
-def refuse_random(stages: Sequence[Stage], setting: str, cure: str) -> None:
+def refuse_random(stages: Sequence[Stage], setting: str, value: str | bool) -> None:
     """Raise if a setting would freeze the output of a random stage."""
     for stage in stages:
         if isinstance(stage, RandomStage):
-            raise ConfigError(f"{setting}, but {stage!r} is random: every epoch would repeat the first one. {cure}")
+            shown = "true" if value is True else value
+            raise ConfigError(
+                f"{setting}={shown}, but {stage!r} is random: every epoch would repeat the first one. Cache the fixed "
+                "prefix instead: data.cache=prefix",
+                setting=setting,
+                value=value,
+            )
 
 
 def choose_cut(stages: Sequence[Stage], settings: CutSettings, normalizes_on_host: bool) -> Cut:
@@ -92,19 +97,23 @@ def choose_cut(stages: Sequence[Stage], settings: CutSettings, normalizes_on_hos
 
 def _refuse_impossible(stages: Sequence[Stage], settings: CutSettings, normalizes_on_host: bool) -> None:
     if settings.cache_transformed_tensors:
-        refuse_random(stages, "cache_transformed_tensors=true", CACHE_THE_PREFIX)
+        refuse_random(stages, "cache_transformed_tensors", True)
     if settings.prenormalize_images:
-        refuse_random(stages, "prenormalize_images=true", CACHE_THE_PREFIX)
+        refuse_random(stages, "prenormalize_images", True)
     if settings.cache == "batch":
-        refuse_random(stages, "data.cache=batch", CACHE_THE_PREFIX)
+        refuse_random(stages, "data.cache", "batch")
     if settings.preload_maps and moves_polygons(stages):
         raise ConfigError(
-            "preload_maps=true, but the transforms move polygons: every epoch has other maps. Set preload_maps=false"
+            "preload_maps=true, but the transforms move polygons: every epoch has other maps. Set preload_maps=false",
+            setting="preload_maps",
+            value=True,
         )
     if settings.prenormalize_images and not normalizes_on_host:
         raise ConfigError(
             "prenormalize_images=true, but the transforms do not end with Normalize. Add it, or set "
-            "prenormalize_images=false"
+            "prenormalize_images=false",
+            setting="prenormalize_images",
+            value=True,
         )
     if settings.prenormalize_images:
         log.warning("prenormalize_images=true keeps pages as floats: 4 x the memory of the same pages as bytes")

@@ -52,7 +52,8 @@ class Decode(FixedStage):
         check_choice("decode.scaled", self.scaled, ("auto", "off"))
         check_choice("decode.annotation_frame", self.annotation_frame, FRAMES)
         if self.max_pixels not in Range(1):
-            raise ConfigError(f"decode.max_pixels={self.max_pixels!r} must be {Range(1)}, such as 178956970")
+            problem = f"decode.max_pixels={self.max_pixels!r} must be {Range(1)}, such as 178956970"
+            raise ConfigError(problem, setting="decode.max_pixels", value=self.max_pixels)
 
     def __call__(self, sample: Sample) -> Sample:
         keep_freed_memory()
@@ -130,7 +131,7 @@ def _rescue_jpeg(data: bytes, header: Header, path: str, error: Exception) -> ND
         except ValueError:
             pass
     raise ImageError(
-        f"{path}: the image cannot be decoded: {error}. Restore the file, or set on_bad_sample=skip"
+        f"{path}: the image cannot be decoded: {error}. Restore the file, or set on_bad_sample=skip", path=path
     ) from error
 
 

@@ -39,7 +39,8 @@ class DensePage:
         import cramjam
 
         if image_hwc.dtype != np.uint8:
-            raise ConfigError(f"a dense cache keeps bytes, but the stages make {image_hwc.dtype}. Set cache.form=raw")
+            problem = f"a dense cache keeps bytes, but the stages make {image_hwc.dtype}. Set cache.form=raw"
+            raise ConfigError(problem, setting="cache.form", value="dense")
         image_hwc = np.ascontiguousarray(image_hwc)
         border, (top, left, bottom, right) = _border_and_window(image_hwc)
         differences = _planes(3, bottom - top, right - left)
@@ -52,7 +53,7 @@ class DensePage:
     def size(self) -> tuple[int, int]:
         """(width, height) of the page."""
         if len(self.data) < _HEADER.size:
-            raise DataError(f"a dense page is damaged: it has {len(self.data)} bytes. Rebuild the cache or the shard")
+            raise _damaged(f"it has {len(self.data)} bytes", self.data)
         height, width = _HEADER.unpack_from(self.data.data)[:2]
         return width, height
 
@@ -93,8 +94,13 @@ class DensePage:
             if found != differences.size:
                 raise ValueError(f"{found} bytes of {differences.size}")
         except (struct.error, ValueError, cramjam.DecompressionError) as error:
-            raise DataError(f"a dense page is damaged: {error}. Rebuild the cache or the shard") from error
+            raise _damaged(str(error), self.data) from error
         return differences, top, left, np.array(border, dtype=np.uint8)
+
+
+def _damaged(reason: str, data: NDArray[np.uint8]) -> DataError:
+    """The error for a dense page of these bytes; whoever stored it knows where they are."""
+    return DataError(f"a dense page is damaged: {reason}. Rebuild the cache or the shard", value=len(data))
 
 
 def codec_version() -> str:

@@ -51,7 +51,8 @@ class FolderSplit:
         skipped = self._add_pages(annotations, present, listing.extensions, writer)
         if not len(writer):
             reason = f" ({next(iter(skipped.values()))})" if skipped else ""
-            raise AnnotationError(f"{annotations.path} names no usable image of {self.folder}{reason}. Run: ocr doctor")
+            problem = f"{annotations.path} names no usable image of {self.folder}{reason}. Run: ocr doctor"
+            raise AnnotationError(problem, value=list(skipped), path=annotations.path)
         return writer, {"skipped": skipped, "notes": list(annotations.notes)}
 
     def _add_pages(
@@ -71,7 +72,9 @@ class FolderSplit:
                 errors.append(error)
                 skipped[name] = str(error)
         if errors and self.on_bad_sample == "raise":
-            raise type(errors[0])(list_faults([str(error) for error in errors]))
+            first = errors[0]
+            listed = list_faults([str(error) for error in errors])
+            raise type(first)(listed, setting=first.setting, value=first.value, path=first.path or annotations.path)
         return skipped
 
 
@@ -79,10 +82,12 @@ def _find_file(folder: Path, name: str, present: NameSet, annotation: str) -> st
     """The annotation's name for an image as a path relative to the folder, with forward slashes."""
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts:
-        raise AnnotationError(f"{annotation}: {name!r} points outside {folder}. Name images relative to image_path")
+        problem = f"{annotation}: {name!r} points outside {folder}. Name images relative to image_path"
+        raise AnnotationError(problem, value=name, path=annotation)
     if str(parts) not in present:
         raise ImageError(
             f"{folder / name} is in {annotation} but not on disk. Restore it, run `ocr doctor` for the whole list, "
-            "or set on_bad_sample=skip"
+            "or set on_bad_sample=skip",
+            path=folder / name,
         )
     return str(parts)

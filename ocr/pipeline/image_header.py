@@ -94,7 +94,8 @@ def open_image(stream: IO[bytes], format: str) -> ImageFile.ImageFile:
 def read_header(data: bytes, path: str, max_pixels: int) -> Header:
     """Format, size and orientation without decoding a pixel."""
     if not data:
-        raise ImageError(f"{path}: the file is empty (0 bytes). Restore it, or set on_bad_sample=skip")
+        problem = f"{path}: the file is empty (0 bytes). Restore it, or set on_bad_sample=skip"
+        raise ImageError(problem, value=data, path=path)
     format = image_format(data[:16])
     if format is None:
         raise _unreadable(data, path)
@@ -200,7 +201,10 @@ def check_pixel_count(size: tuple[int, int], path: str, max_pixels: int) -> None
     if width * height > max_pixels:
         raise ImageSizeError(
             f"{path}: {width}x{height} is {width * height / 1e6:.0f} megapixels, more than "
-            f"decode.max_pixels={max_pixels}. Raise the setting if the page is genuine"
+            f"decode.max_pixels={max_pixels}. Raise the setting if the page is genuine",
+            setting="decode.max_pixels",
+            value=size,
+            path=path,
         )
 
 
@@ -209,7 +213,9 @@ def _check_sides(size: tuple[int, int], path: str) -> None:
     if min(width, height) < MIN_SIDE:
         raise ImageError(
             f"{path}: {width}x{height} pixels cannot hold text (each side must be >= {MIN_SIDE}). "
-            "Remove the page, or set on_bad_sample=skip"
+            "Remove the page, or set on_bad_sample=skip",
+            value=size,
+            path=path,
         )
 
 
@@ -240,13 +246,16 @@ def _header_without_pillow(data: bytes, path: str, error: Exception) -> Header:
 
 def beyond_pillows_limit(path: str, error: Image.DecompressionBombError) -> ImageSizeError:
     """For WebP and TIFF, Pillow applies the limit that the process has set for itself, which is not ours to change."""
-    return ImageSizeError(f"{path}: {error} Raise PIL.Image.MAX_IMAGE_PIXELS, or set on_bad_sample=skip")
+    problem = f"{path}: {error} Raise PIL.Image.MAX_IMAGE_PIXELS, or set on_bad_sample=skip"
+    return ImageSizeError(problem, setting="PIL.Image.MAX_IMAGE_PIXELS", value=Image.MAX_IMAGE_PIXELS, path=path)
 
 
 def _unreadable(data: bytes, path: str) -> ImageError:
     return ImageError(
         f"{path}: not an image that can be read ({len(data)} bytes, starting {data[:8]!r}); known by their content are "
-        f"{', '.join(_MAGIC)}. Convert it, remove it from the annotation, or set on_bad_sample=skip"
+        f"{', '.join(_MAGIC)}. Convert it, remove it from the annotation, or set on_bad_sample=skip",
+        value=data[:8],
+        path=path,
     )
 
 
@@ -259,6 +268,6 @@ def decode_with_opencv(data: bytes, path: str) -> NDArray[np.uint8]:
         image = None
     if image is None:
         raise ImageError(
-            f"{path}: neither Pillow nor OpenCV can decode it. Restore the file, or set on_bad_sample=skip"
+            f"{path}: neither Pillow nor OpenCV can decode it. Restore the file, or set on_bad_sample=skip", path=path
         )
     return np.asarray(image, dtype=np.uint8)

@@ -22,7 +22,9 @@ class ImageListing:
         if not folder.is_dir():
             raise ConfigError(
                 f"image_path={folder} is not a folder. A dataset is DIR/images/<split>/ and DIR/jsons/<split>.json; "
-                "point dataset_base_path at DIR, or make one: ocr synth DIR"
+                "point dataset_base_path at DIR, or make one: ocr synth DIR",
+                setting="image_path",
+                path=folder,
             )
         self.folder, self.extensions = folder, extensions
         self.folders: list[str] = []
@@ -42,7 +44,8 @@ class ImageListing:
                     yield prefix + name
         if not found:
             kinds = ", ".join(self.extensions)
-            raise ConfigError(f"image_path={self.folder} holds no image ({kinds}). Fill it: ocr synth DIR")
+            problem = f"image_path={self.folder} holds no image ({kinds}). Fill it: ocr synth DIR"
+            raise ConfigError(problem, setting="image_path", value=self.extensions, path=self.folder)
 
 
 def walk_with_links(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[str]]]:

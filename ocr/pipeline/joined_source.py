@@ -86,8 +86,10 @@ def join(labelled: FolderSource, unlabelled: FolderSource) -> JoinedSource:
         unlabelled = unlabelled.select(index for index, name in enumerate(unlabelled.names) if name not in known)
     if not len(unlabelled):
         raise ConfigError(
-            f"unlabelled_path={unlabelled.folder}: all of its pages have labels. Leave distil.images out, or give a "
-            "folder with others"
+            f"unlabelled_path={unlabelled.folder}: all of its pages have labels. Leave distil.images out, or set it to "
+            "a folder with others",
+            setting="unlabelled_path",
+            path=unlabelled.folder,
         )
     return JoinedSource(labelled, unlabelled)
 

@@ -121,7 +121,8 @@ def read_polygons(document: dict[str, Any], where: str = "sample") -> Polygons:
     ignore: Any = document.get("ignore") or [False] * count
     texts: Any = document.get("texts") or [None] * count
     if any(not isinstance(listed, list) or len(listed) != count for listed in (ignore, texts)):
-        raise AnnotationError(f"{where}: polygons, ignore and texts must be lists of the same length. Convert again")
+        problem = f"{where}: polygons, ignore and texts must be lists of the same length. Convert again"
+        raise AnnotationError(problem, path=where)
     return pack_words(polygons, ignore, texts, lambda p: f"{where}: polygon {p}")
 
 

@@ -34,7 +34,8 @@ class Normalize:
             given: Any = getattr(self, name)
             values = given.tolist() if isinstance(given, np.ndarray) else given
             if not isinstance(values, Sequence) or len(values) != 3 or not all(value in allowed for value in values):
-                raise ConfigError(f"Normalize({name}={given!r}): it must have three channels, each {allowed}")
+                problem = f"Normalize({name}={given!r}): it must have three channels, each {allowed}"
+                raise ConfigError(problem, setting=f"Normalize.{name}", value=given)
             object.__setattr__(self, name, tuple(float(value) for value in values))
 
     @property

@@ -39,7 +39,9 @@ class Letterbox(FixedStage):
         check_word(self, "shape", SHAPES)
         if self.shape == "page" and self.position not in ("center", "top_left"):
             raise ConfigError(
-                f"{self!r}: position={self.position} is for shape=square; a page with its own shape is at the top left"
+                f"{self!r}: position={self.position} is for shape=square; a page with its own shape is at the top left",
+                setting="Letterbox.position",
+                value=self.position,
             )
 
     def __call__(self, sample: Sample) -> Sample:

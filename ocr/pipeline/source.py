@@ -133,7 +133,8 @@ class FolderSource:
                 return replace(page, encoded=stream.read())
         except OSError as error:
             raise ImageError(
-                f"{page.path}: cannot be opened ({error.strerror}). Restore it, or set on_bad_sample=skip"
+                f"{page.path}: cannot be opened ({error.strerror}). Restore it, or set on_bad_sample=skip",
+                path=page.path,
             ) from error
 
     def size(self, index: int, max_pixels: int) -> tuple[int, int]:
@@ -143,7 +144,7 @@ class FolderSource:
             with open(path, "rb") as stream:
                 return size_in_header(stream, path, max_pixels)
         except OSError as error:
-            raise ImageError(f"{path}: cannot be opened ({error.strerror})") from error
+            raise ImageError(f"{path}: cannot be opened ({error.strerror})", path=path) from error
 
     def entry(self, index: int) -> Sample:
         """Name and path of a page."""
@@ -212,9 +213,11 @@ def open_folder(
     added to its folder or removed from it.
     """
     if on_bad_sample not in ON_BAD_SAMPLE:
-        raise ConfigError(f"on_bad_sample={on_bad_sample!r} is not one of {', '.join(ON_BAD_SAMPLE)}")
+        problem = f"on_bad_sample={on_bad_sample!r} is not one of {', '.join(ON_BAD_SAMPLE)}"
+        raise ConfigError(problem, setting="on_bad_sample", value=on_bad_sample)
     if image_path is None:
-        raise ConfigError("image_path is null. Give the folder of the split's images, or leave the split out")
+        problem = "image_path is null. Set it to the folder of the split's images, or leave the split out"
+        raise ConfigError(problem, setting="image_path")
     annotation = None if annotation_path is None else Path(annotation_path)
     split = FolderSplit(Path(image_path), annotation, annotation_format, annotation_categories, on_bad_sample)
     extensions = _extensions(image_extensions)
@@ -252,5 +255,6 @@ def _extensions(image_extensions: Iterable[str] | None) -> tuple[str, ...]:
         return IMAGE_EXTENSIONS
     is_list = isinstance(image_extensions, Iterable) and not isinstance(image_extensions, str)
     if not is_list or not all(isinstance(extension, str) for extension in image_extensions):
-        raise ConfigError(f"image_extensions={image_extensions!r} must be a list, such as ['.jpg', '.png']")
+        problem = f"image_extensions={image_extensions!r} must be a list, such as ['.jpg', '.png']"
+        raise ConfigError(problem, setting="image_extensions", value=image_extensions)
     return tuple("." + extension.lower().lstrip(".") for extension in image_extensions)

@@ -80,7 +80,8 @@ class Chance(RandomStage):
         check_numbers(self, p=SHARE, **self.ranges)
         values = [getattr(self, name) for name in self.ascending]
         if values != sorted(values):
-            raise ConfigError(f"{self!r}: {' <= '.join(self.ascending)} must hold")
+            problem = f"{self!r}: {' <= '.join(self.ascending)} must hold"
+            raise ConfigError(problem, setting=f"{type(self).__name__}.{self.ascending[0]}", value=values[0])
 
     def draw(self, rng: np.random.Generator, page: PageView) -> Any:
         return self.choose(rng, page) if rng.random() < self.p else None

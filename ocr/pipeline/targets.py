@@ -81,7 +81,8 @@ class Targets(FixedStage):
         inside = Range(0, 1, above=True, below=True)
         check_numbers(self, shrink_ratio=inside, thresh_min=SHARE, thresh_max=SHARE, min_text_size=Range(0))
         if self.thresh_min >= self.thresh_max:
-            raise ConfigError(f"{self!r}: thresh_min < thresh_max must hold")
+            problem = f"{self!r}: thresh_min < thresh_max must hold"
+            raise ConfigError(problem, setting="Targets.thresh_min", value=self.thresh_min)
 
     def __call__(self, sample: Sample) -> Sample:
         maps = self.draw(sample.polygons, *sample.size, sample.annotated)

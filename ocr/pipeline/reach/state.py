@@ -77,8 +77,10 @@ def _by_name(value: Any, state: Any) -> tuple[Any, ...]:
 
 def refuse(where: str, value: Any, reason: str, cause: Exception | None = None) -> NoReturn:
     """Raise for what no two runs can compare."""
-    kind = type(value)
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
     raise ConfigError(
-        f"transforms: {where} is of type {kind.__module__}.{kind.__qualname__}, which two runs cannot compare, so "
-        f"samples cannot be cached: {reason}; or set data.cache=off"
+        f"transforms: {where} is of type {kind}, which two runs cannot compare, so samples cannot be cached: {reason}; "
+        "or set data.cache=off",
+        setting=where,
+        value=kind,  # Not the object: errors are pickled, and it may be a lock.
     ) from cause
