@@ -48,5 +48,6 @@ def remove_partial_files(folder: Path) -> int:
 def _cannot_write(target: Path, error: OSError) -> OutputError:
     return OutputError(
         f"cannot write {target} ({error.strerror or error}). Choose another location, or check permissions and free "
-        "space"
+        "space",
+        path=target,
     )

@@ -40,7 +40,7 @@ _PLACE = struct.Struct("<QQ")
 _ALIGNMENT = 64
 
 
-class DamagedTableError(Exception):
+class DamagedTableError(DataError):
     """The file is not a table, or not a whole one."""
 
 
@@ -96,7 +96,8 @@ class RowTable:
                 row = self._read(self._rows_start + start, end - start)
                 if len(row) == end - start and xxhash.xxh3_64_intdigest(row) == checksum:
                     return row
-        raise DataError(f"{self.path}: row {index} is damaged. Remove the file: it is written again")
+        problem = f"{self.path}: row {index} is damaged. Remove the file: it is written again"
+        raise DataError(problem, value=index, path=self.path)
 
     def differences(self, other: RowTable) -> list[int]:
         """The rows that are not the same in a table of as many rows, by their checksums."""
@@ -113,9 +114,11 @@ class RowTable:
             try:
                 opened = open_table(self.path)
             except (OSError, DamagedTableError) as error:
-                raise DataError(f"{self.path}: cannot be opened ({error}). Start again: it is written again") from error
+                problem = f"{self.path}: cannot be opened ({error}). Start again: it is written again"
+                raise DataError(problem, path=self.path) from error
             if opened.about != state["about"]:
-                raise DataError(f"{self.path}: was replaced while it was in use. Start again")
+                problem = f"{self.path}: was replaced while it was in use. Start again"
+                raise DataError(problem, value=opened.about, path=self.path)
             vars(self).update(vars(opened))
 
 
@@ -125,21 +128,22 @@ def open_table(path: Path) -> RowTable:
     size = os.fstat(file.stream.fileno()).st_size
     header = file(0, _HEADER.size)
     if len(header) < _HEADER.size or not header.startswith(MAGIC):
-        raise DamagedTableError(f"{path}: not a table of this format")
+        raise DamagedTableError(f"{path}: not a table of this format", path=path)
     _, length, checksum = _HEADER.unpack(header)
     described = file(_HEADER.size, min(length, size))
     if xxhash.xxh3_64_intdigest(described) != checksum:
-        raise DamagedTableError(f"{path}: its description is damaged")
+        raise DamagedTableError(f"{path}: its description is damaged", path=path)
     try:
         description = json.loads(described)
     except (ValueError, RecursionError) as error:
-        raise DamagedTableError(f"{path}: its description is no JSON ({error})") from error
+        raise DamagedTableError(f"{path}: its description is no JSON ({error})", path=path) from error
     count, dtypes = description["rows"], {name: np.dtype(kind) for name, kind in description["columns"]}
     if any(dtype.kind not in "iu" for dtype in dtypes.values()):
-        raise DamagedTableError(f"{path}: a column is not of integers")
+        raise DamagedTableError(f"{path}: a column is not of integers", path=path)
     starts, end = _layout(_HEADER.size + length, count, dtypes)
     if size != end + description["bytes"]:
-        raise DamagedTableError(f"{path}: {size} bytes instead of {end + description['bytes']}")
+        problem = f"{path}: {size} bytes instead of {end + description['bytes']}"
+        raise DamagedTableError(problem, value=size, path=path)
     mapped = map_file(file.stream.fileno())
     columns = {
         name: mapped[start : start + count * _width(name, dtypes)].view(dtypes.get(name, np.dtype("<u8")))

@@ -22,7 +22,8 @@ def parse_bytes(value: int | str, setting: str = "cache.max_bytes") -> int:
             raise ValueError
         return int(float(found[1]) * _FACTORS[found[2].lower()])
     except ValueError:
-        raise ConfigError(f"{setting}={value!r} must be auto or a number of bytes, such as 20GB") from None
+        problem = f"{setting}={value!r} must be auto or a number of bytes, such as 20GB"
+        raise ConfigError(problem, setting=setting, value=value) from None
 
 
 def format_bytes(count: float) -> str:

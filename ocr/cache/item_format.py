@@ -68,7 +68,9 @@ def _take_apart(value: object, parts: list[NDArray[np.uint8]], where: str) -> li
     raise ConfigError(
         f"{where} is {type(value).__name__}{about}: a cache keeps arrays of numbers, dense tensors of real numbers on "
         "the CPU, and plain values (None, bool, int, float, str, bytes, list, tuple, dict). Let the transform of the "
-        "dataset make one of them"
+        "dataset make one of them",
+        setting="cached.dataset",
+        value=value,
     )
 
 

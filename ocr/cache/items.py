@@ -56,12 +56,15 @@ def cached(
     texts, and lists, tuples and dicts of them. Limits and folder are those of the cache of pages.
     """
     if not len(dataset):
-        raise ConfigError(f"{type(dataset).__name__} has no items: there is nothing to cache")
+        problem = f"{type(dataset).__name__} has no items: there is nothing to cache"
+        raise ConfigError(problem, setting="cached.dataset", value=0)
     first, again = (pack_item(dataset[0]).checksum() for _ in range(2))
     if first != again:
         raise ConfigError(
             f"{type(dataset).__name__} makes another item 0 each time: every epoch would repeat the first one. Cache "
-            "a dataset without its random transforms, and apply them to the items of the cache"
+            "a dataset without its random transforms, and apply them to the items of the cache",
+            setting="cached.dataset",
+            value=type(dataset).__name__,
         )
     return CachedItems(
         dataset, KeyedItems.of(dataset, key), _Making.of(dataset, listed), folder, max_bytes, max_total_bytes
@@ -133,9 +136,9 @@ class _Making:
     def of(cls, dataset: Items, listed: Collection[str]) -> _Making:
         attributes = _state(dataset)
         if unknown := [name for name in listed if name not in {*attributes, *dir(dataset)}]:
-            raise ConfigError(
-                f"listed={unknown[0]!r}: {type(dataset).__name__} has no such attribute; it has {', '.join(attributes)}"
-            )
+            kind, known = type(dataset).__name__, ", ".join(attributes)
+            problem = f"listed={unknown[0]!r}: {kind} has no such attribute; it has {known}"
+            raise ConfigError(problem, setting="cached.listed", value=unknown[0])
         return cls(type(dataset), {name: value for name, value in attributes.items() if name not in listed})
 
     def __repr__(self) -> str:
@@ -187,7 +190,8 @@ class KeyedItems:
             with open(path, "rb") as stream:
                 return replace(self.entry(index), encoded=stream.read())
         except OSError as error:
-            raise DataError(f"{path}: the file of item {index} cannot be opened ({error.strerror})") from error
+            problem = f"{path}: the file of item {index} cannot be opened ({error.strerror})"
+            raise DataError(problem, value=index, path=path) from error
 
     def signature(self, index: int) -> Signature | None:
         """Changes if the file changes; None if it is gone."""
@@ -206,7 +210,9 @@ def _read_key(key: Key) -> tuple[str, str | None]:
     files = [os.fspath(part) for part in parts if isinstance(part, os.PathLike)]
     if not parts or len(files) > 1 or not all(isinstance(part, str | int | os.PathLike) for part in parts):
         raise ConfigError(
-            f"key gives {key!r}: it must be a text, an integer or a Path, or a tuple with at most one Path"
+            f"key gives {key!r}: it must be a text, an integer or a Path, or a tuple with at most one Path",
+            setting="cached.key",
+            value=key,
         )
     name = repr(tuple(os.fspath(part) if isinstance(part, os.PathLike) else part for part in parts))
     return name, files[0] if files else None

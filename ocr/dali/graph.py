@@ -56,12 +56,15 @@ def ocr_pipeline(
     _refuse_dataset(dataset)
     on_gpu = _has_gpu(device)
     if maps == "device" and not on_gpu:
-        raise ConfigError("dali.maps=device, but DALI runs on the CPU here. Set dali.maps=host")
+        problem = "dali.maps=device, but DALI runs on the CPU here. Set dali.maps=host"
+        raise ConfigError(problem, setting="dali.maps", value=maps)
     plan = divide(dataset.transform.stages, random_too=suffix == "dali" or (suffix == "auto" and on_gpu))
     if plan.rest and on_gpu:
         raise ConfigError(
             f"use_dali=true, but DALI has no operator for {plan.rest[0]!r}, and pages do not come back from the GPU "
-            "for it. Leave it out of the transforms, or set dali.device=cpu: there the host runs it after DALI"
+            "for it. Leave it out of the transforms, or set dali.device=cpu: there the host runs it after DALI",
+            setting="transforms",
+            value=plan.rest[0],
         )
     if plan.rest and suffix == "dali":
         log.warning("use_dali=true: the host runs these stages after DALI: %s", " -> ".join(map(repr, plan.rest)))
@@ -109,8 +112,8 @@ class OCRPipeline:
                 (pages,) = graph.run()
                 batch: torch.Tensor = torch.utils.dlpack.from_dlpack(pages.as_tensor())
             except RuntimeError as error:
-                names = ", ".join(request.sample.filename for request in requests)
-                raise RefusedError(f"DALI failed on {names}: {error}") from error
+                names = [request.sample.filename for request in requests]
+                raise RefusedError(f"DALI failed on {', '.join(names)}: {error}", value=names) from error
             if self.device_id is not None:
                 batch = _own_copy(batch)
             self._graph = graph
@@ -241,7 +244,8 @@ def _has_gpu(device: str) -> bool:
     if torch.cuda.is_available():
         return True
     if device == "gpu":
-        raise ConfigError("dali.device=gpu, but torch sees no GPU here. Set dali.device=auto or cpu")
+        problem = "dali.device=gpu, but torch sees no GPU here. Set dali.device=auto or cpu"
+        raise ConfigError(problem, setting="dali.device", value=device)
     if "no gpu" not in _warned:
         _warned.add("no gpu")
         log.warning(
@@ -255,15 +259,20 @@ def _refuse_dataset(dataset: object) -> None:
     if not isinstance(dataset, DecodablePages):
         raise ConfigError(
             f"use_dali=true, but {type(dataset).__name__} does not know its pages in advance: shards need the index "
-            "that `ocr convert` writes. Convert again, or set use_dali=false"
+            "that `ocr convert` writes. Convert again, or set use_dali=false",
+            setting="use_dali",
+            value=type(dataset).__name__,
         )
     if dataset.cache is not None:
         raise ConfigError(
             "use_dali=true decodes every page in every epoch, so there is nothing to cache or preload. Set "
-            "data.cache=off, preload_images=false, preload_maps=false, or use_dali=false"
+            "data.cache=off, preload_images=false, preload_maps=false, or use_dali=false",
+            setting="data.cache",
         )
     if dataset.source.is_ready:
         raise ConfigError(
             f"use_dali=true, but the samples of {dataset.source.location} are decoded already. Read raw shards, or set "
-            "use_dali=false"
+            "use_dali=false",
+            setting="use_dali",
+            path=dataset.source.location,
         )

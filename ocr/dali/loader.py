@@ -44,16 +44,25 @@ class DALIDataLoader(Loader):
         **settings: Any,
     ) -> None:
         if not isinstance(pipeline, OCRPipeline):
-            raise ConfigError(f"pipeline={pipeline!r} must come from ocr.dali.graph.ocr_pipeline")
+            raise ConfigError(
+                f"pipeline={pipeline!r} must come from ocr.dali.graph.ocr_pipeline",
+                setting="DALIDataLoader.pipeline",
+                value=pipeline,
+            )
         if size != len(pipeline.dataset):
             raise ConfigError(
-                f"size={size}, but the pipeline has {len(pipeline.dataset)} pages. Give size=len(dataset)"
+                f"size={size}, but the pipeline has {len(pipeline.dataset)} pages. Give size=len(dataset)",
+                setting="DALIDataLoader.size",
+                value=size,
             )
         if batch_size > pipeline.batch_size:
-            raise ConfigError(f"batch_size={batch_size} is more than the pipeline's batch_size={pipeline.batch_size}")
+            problem = f"batch_size={batch_size} is more than the pipeline's batch_size={pipeline.batch_size}"
+            raise ConfigError(problem, setting="DALIDataLoader.batch_size", value=batch_size)
         if settings.get("engine", "threads") != "threads":
             raise ConfigError(
-                f"data.engine={settings['engine']}, but use_dali=true needs threads. Set data.engine=threads"
+                f"data.engine={settings['engine']}, but use_dali=true needs threads. Set data.engine=threads",
+                setting="data.engine",
+                value=settings["engine"],
             )
         workers = pipeline.num_threads if num_workers is None else num_workers
         feeders = FEEDERS if workers else 0
@@ -61,7 +70,9 @@ class DALIDataLoader(Loader):
         if collate_fn is not None and not accepts_maps(collate_fn, pipeline.dataset.targets):
             raise ConfigError(
                 f"use_dali=true draws the maps of {pipeline.dataset.targets!r}, but collate_fn expects others. "
-                "Give both the same shrink_ratio, thresh_min and thresh_max"
+                "Give both the same shrink_ratio, thresh_min and thresh_max",
+                setting="DALIDataLoader.collate_fn",
+                value=collate_fn,
             )
         if isinstance(self.batch_sampler, ShapeBatches):
             pipeline.batch_size = max(pipeline.batch_size, self.batch_sampler.most_pages)

@@ -49,12 +49,16 @@ def divide(stages: tuple[Stage, ...], random_too: bool) -> Plan:
     if not isinstance(first, Letterbox):
         raise ConfigError(
             f"use_dali=true, but the transforms begin with {first!r}: DALI makes batches of one size, so a Letterbox "
-            "must come first. Add one, or set use_dali=false"
+            "must come first. Add one, or set use_dali=false",
+            setting="transforms",
+            value=first,
         )
     if first.interpolation != "linear":
         raise ConfigError(
             f"use_dali=true, but {first!r} is not linear, and {first.interpolation} in DALI gives other pixels. "
-            "Set transforms.letterbox.interpolation=linear, or use_dali=false"
+            "Set transforms.letterbox.interpolation=linear, or use_dali=false",
+            setting="transforms.letterbox.interpolation",
+            value=first.interpolation,
         )
     after = stages[1:] if random_too else ()
     # One warp only: the crop of a second one would have to be cut from the pixels of the first.

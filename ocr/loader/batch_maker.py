@@ -243,7 +243,9 @@ class OwnCollate:
             if item is not None and not (isinstance(item, dict) and isinstance(item.get("image"), torch.Tensor)):
                 raise ConfigError(
                     f"an item is {type(item).__name__}, not a page with an image: give the function that makes a batch "
-                    "of items, such as collate_fn=torch.utils.data.default_collate"
+                    "of items, such as collate_fn=torch.utils.data.default_collate",
+                    setting="collate_fn",
+                    value=type(item).__name__,
                 )
         return collate(items, self.targets)
 

@@ -70,7 +70,10 @@ class BatchBuffer:
         if sample.size != (width, height):
             raise ConfigError(
                 f"{sample.filename} is {sample.size[0]}x{sample.size[1]} in a batch of {width}x{height}: end the fixed "
-                "transforms with a Letterbox(size)"
+                "transforms with a Letterbox(size)",
+                setting="transforms.letterbox",
+                value=sample.size,
+                path=sample.path,
             )
         return True
 

@@ -161,7 +161,9 @@ class Loader:
             shown, given = (" and ".join(f"{name}={each[name]}" for name in here) for each in (saved, here))
             raise ConfigError(
                 f"the state was saved after {done} batches of epoch {state['epoch']} with {shown}, but the loader has "
-                f"{given}: pages would be lost or repeated. Resume with the former, or from the end of an epoch"
+                f"{given}: pages would be lost or repeated. Resume with the former, or from the end of an epoch",
+                setting=next(name for name in here if saved[name] != here[name]),
+                value=here,
             )
         self.batch_sampler.resume(state["epoch"], state["batches"])
 
@@ -233,19 +235,26 @@ def _check_settings(
     if not isinstance(dataset, ItemDataset | StreamedPages):
         raise ConfigError(
             f"Loader of {type(dataset).__name__}: a dataset must have __len__ and __getitem__. Leave a stream to "
-            "torch's DataLoader"
+            "torch's DataLoader",
+            setting="dataset",
+            value=type(dataset).__name__,
         )
     if own := [name for name in settings if name in ("sampler", "batch_sampler")]:
         raise ConfigError(
             f"{own[0]}: the order of a Loader is a function of (seed, epoch). Leave it out, and give the samples that "
-            "you want: torch.utils.data.Subset(dataset, indices)"
+            "you want: torch.utils.data.Subset(dataset, indices)",
+            setting=own[0],
+            value=settings[own[0]],
         )
     if engine == "threads" and settings:
         raise ConfigError(
-            f"{', '.join(settings)}: a setting of torch's DataLoader. Leave it out, or set data.engine=processes"
+            f"{', '.join(settings)}: a setting of torch's DataLoader. Leave it out, or set data.engine=processes",
+            setting=next(iter(settings)),
+            value=next(iter(settings.values())),
         )
     if engine == "processes" and isinstance(dataset, StreamedPages):
-        raise ConfigError("data.engine=processes: shards without an index are streamed to threads only")
+        problem = "data.engine=processes: shards without an index are streamed to threads only"
+        raise ConfigError(problem, setting="data.engine", value=engine)
 
 
 def _check_shaping(dataset: LoadableDataset, keeps_shape: bool, shaping: ShapeSettings) -> None:
@@ -257,7 +266,9 @@ def _check_shaping(dataset: LoadableDataset, keeps_shape: bool, shaping: ShapeSe
     if not keeps_shape and shaping["pixels"] is not None:
         raise ConfigError(
             f"data.batch_pixels={shaping['pixels']}: all pages have one size, so batch_size says the same. Leave it "
-            "out, or set transforms.letterbox.shape=page"
+            "out, or set transforms.letterbox.shape=page",
+            setting="data.batch_pixels",
+            value=shaping["pixels"],
         )
 
 
@@ -265,7 +276,9 @@ def _check_order(dataset: LoadableDataset, order: str) -> None:
     check_choice("data.order", order, ORDERS)
     if order == "blocks" and isinstance(dataset, ShardedPages | StreamedPages):
         raise ConfigError(
-            "data.order=blocks is for pages in a folder; shards are blocks already. Set shards.shuffle_buffer=1024"
+            "data.order=blocks is for pages in a folder; shards are blocks already. Set shards.shuffle_buffer=1024",
+            setting="data.order",
+            value=order,
         )
 
 

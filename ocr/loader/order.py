@@ -132,7 +132,8 @@ class RankBatches:
         check_integer("world_size", world_size, 1)
         check_integer("rank", rank)
         if rank >= world_size:
-            raise ConfigError(f"rank={rank} must be an integer < world_size={world_size}: ranks count from 0")
+            problem = f"rank={rank} must be an integer < world_size={world_size}: ranks count from 0"
+            raise ConfigError(problem, setting="rank", value=rank)
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self.epoch = self.first_batch = 0
@@ -175,10 +176,11 @@ class RankBatches:
     def too_few(self, count: int) -> ConfigError:
         """The error for fewer pages than the ranks need."""
         if not count:
-            return ConfigError("the dataset has no pages or items: give one that has some")
+            return ConfigError("the dataset has no pages or items: give one that has some", setting="dataset", value=0)
         cure = "set drop_last=false, or lower batch_size" if self.drop_last else "use fewer devices"
         batch = f"a batch of {self.batch_size} on each of {self.world_size} devices"
-        return ConfigError(f"{count} pages do not fill {batch}: {cure}")
+        setting, value = ("batch_size", self.batch_size) if self.drop_last else ("world_size", self.world_size)
+        return ConfigError(f"{count} pages do not fill {batch}: {cure}", setting=setting, value=value)
 
 
 class EpochBatches(RankBatches):

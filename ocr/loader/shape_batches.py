@@ -136,7 +136,8 @@ class ShapeBatchSampler(ShapeBatches):
         if dataset.padding is None:
             raise ConfigError(
                 'ShapeBatchSampler is for pages that keep their shape: put Letterbox(size, shape="page") into the '
-                "transforms, or leave the batches to DataLoader"
+                "transforms, or leave the batches to DataLoader",
+                setting="ShapeBatchSampler.dataset",
             )
         rank, world_size = rank_and_world_size(rank, world_size)
         super().__init__(

@@ -110,7 +110,8 @@ class ShardFiles:
         found = Signature.of(stat)
         if self.signatures.setdefault(number, found) != found:
             raise DataError(
-                f"{path}: changed while it was read. Its new content is read from the start of the next epoch on"
+                f"{path}: changed while it was read. Its new content is read from the start of the next epoch on",
+                path=path,
             )
 
 

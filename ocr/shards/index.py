@@ -100,9 +100,9 @@ class ShardIndex:
                 last_shard = max(last_shard, sample.shard) if sample.shard >= 0 else 2**31 - 1
                 feed(hashed, writer.append(sample))
             if document.rest["format"] != FORMAT:
-                raise DataError(
-                    f"{location}: an index of format {document.rest['format']}, not {FORMAT}. Convert again"
-                )
+                found = document.rest["format"]
+                problem = f"{location}: an index of format {found}, not {FORMAT}. Convert again"
+                raise DataError(problem, value=found, path=location)
             about = {name: document.rest[name] for name in (*_HEAD, "shards")}
             shards = [Shard.from_json(shard) for shard in about["shards"]]
             _check_head(about)
@@ -111,9 +111,11 @@ class ShardIndex:
             if document.rest.get("digest") not in (None, hashed.hexdigest()):
                 raise ValueError("its digest differs: it was changed or damaged")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise DataError(f"{location}: not an index of shards ({error}). Write it: ocr convert SRC DST") from error
+            problem = f"{location}: not an index of shards ({error}). Write it: ocr convert SRC DST"
+            raise DataError(problem, path=location) from error
         if last_shard >= len(shards):
-            raise DataError(f"{location}: a sample is in a shard that is not listed. Convert again")
+            problem = f"{location}: a sample is in a shard that is not listed. Convert again"
+            raise DataError(problem, value=last_shard, path=location)
         return cls.from_table(keep(writer, about))
 
     @classmethod
@@ -197,7 +199,8 @@ def scan_tar(stream: IO[bytes], location: str) -> Iterable[tuple[str, dict[str, 
             if stream.read(BLOCK).strip(b"\0"):
                 raise tarfile.ReadError("a damaged header")
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        raise DataError(f"{location}: damaged after offset {offset} ({error}). Fetch or convert it again") from error
+        problem = f"{location}: damaged after offset {offset} ({error}). Fetch or convert it again"
+        raise DataError(problem, value=offset, path=location) from error
 
 
 def is_allowed(member: tarfile.TarInfo, extension: str) -> bool:

@@ -41,9 +41,11 @@ def expand(locations: Locations, setting: str = "tar_path") -> list[str]:
         try:
             found = [url for each in locations for url in expand(each, setting)]
         except TypeError:
-            raise ConfigError(f"{setting}={locations!r} must be a path, a pattern or a list of them") from None
+            problem = f"{setting}={locations!r} must be a path, a pattern or a list of them"
+            raise ConfigError(problem, setting=setting, value=locations) from None
     if not found:
-        raise ConfigError(f"{setting}={locations!r} matches no shard. Write some: ocr convert SRC DST")
+        problem = f"{setting}={locations!r} matches no shard. Write some: ocr convert SRC DST"
+        raise ConfigError(problem, setting=setting, value=locations)
     return found
 
 
@@ -73,7 +75,7 @@ def file_system(url: str) -> tuple[Any, str]:
         system, path = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
         raise ConfigError(
-            f"{url}: {error}. Install what its protocol needs, for S3: pip install glyphfeed[s3]"
+            f"{url}: {error}. Install what its protocol needs, for S3: pip install glyphfeed[s3]", path=url
         ) from error
     return system, path
 

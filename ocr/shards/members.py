@@ -36,8 +36,7 @@ class Members:
     def entry(self, index: int) -> Sample:
         """What the index says about a sample."""
         stored = self._samples[index]
-        path = f"{self._files.urls[stored.shard]}/{stored.filename}"
-        return Sample(index, stored.filename, path, NO_POLYGONS, self._annotated)
+        return Sample(index, stored.filename, self.path(index), NO_POLYGONS, self._annotated)
 
     def named(self, index: int, document: dict[str, Any]) -> Sample:
         """The entry of a sample whose JSON has been read: without an index, only the JSON has its file name."""
@@ -50,10 +49,12 @@ class Members:
         try:
             start, size = stored.members[extension]
         except KeyError:
-            raise DataError(f"{self.where(index)} has no {extension}. Convert again") from None
+            problem = f"{self.where(index)} has no {extension}. Convert again"
+            raise DataError(problem, value=extension, path=self.path(index)) from None
         data = self._files.read(stored.shard)
         if start + size > len(data):
-            raise DataError(f"{self.where(index, extension)}: beyond the end of the shard. Fetch or convert it again")
+            problem = f"{self.where(index, extension)}: beyond the end of the shard. Fetch or convert it again"
+            raise DataError(problem, value=start + size, path=self.path(index))
         return data[start : start + size]
 
     def json(self, index: int) -> dict[str, Any]:
@@ -67,9 +68,11 @@ class Members:
                 document = document[self._samples.position(index)]
         except (ValueError, IndexError, RecursionError) as error:
             where = self.where(index, "json")
-            raise AnnotationError(f"{where}: not JSON ({error}). Fetch the shard again") from error
+            problem = f"{where}: not JSON ({error}). Fetch the shard again"
+            raise AnnotationError(problem, path=self.path(index)) from error
         if not isinstance(document, dict):
-            raise AnnotationError(f"{self.where(index, 'json')}: holds no JSON object. Convert again")
+            problem = f"{self.where(index, 'json')}: holds no JSON object. Convert again"
+            raise AnnotationError(problem, value=document, path=self.path(index))
         return document
 
     def arrays(self, index: int) -> dict[str, NDArray[Any]]:
@@ -80,11 +83,13 @@ class Members:
 
     def _array(self, index: int, name: str) -> NDArray[Any]:
         if f"{name}.npy" in self._samples[index].members:
-            return as_array(self.data(index, f"{name}.npy"), self.where(index, f"{name}.npy"))
+            return as_array(self.data(index, f"{name}.npy"), self.where(index, f"{name}.npy"), self.path(index))
         where = self.where(index, f"{name}s.npy")
-        batch, position = as_array(self.data(index, f"{name}s.npy"), where), self._samples.position(index)
+        batch = as_array(self.data(index, f"{name}s.npy"), where, self.path(index))
+        position = self._samples.position(index)
         if not batch.ndim or position >= len(batch):
-            raise DataError(f"{where}: fewer arrays than samples, {batch.shape}. Convert again")
+            problem = f"{where}: fewer arrays than samples, {batch.shape}. Convert again"
+            raise DataError(problem, value=batch.shape, path=self.path(index))
         array: NDArray[Any] = batch[position]
         return array
 
@@ -97,9 +102,14 @@ class Members:
             window = None if member is None else self._files.window(stored.shard, *member)
             if window is None:
                 return None
-            batch = as_array(window, self.where(first, f"{name}s.npy"))
+            batch = as_array(window, self.where(first, f"{name}s.npy"), self.path(first))
             arrays[name] = batch[self._samples.position(first) : self._samples.position(last) + 1]
         return arrays
+
+    def path(self, index: int) -> str:
+        """Shard and file name of a page, for the fields of errors."""
+        stored = self._samples[index]
+        return f"{self._files.urls[stored.shard]}/{stored.filename}"
 
     def where(self, index: int, *extensions: str) -> str:
         """Shard, key, file name and offset of the first of these members that there is, for messages."""
@@ -108,7 +118,7 @@ class Members:
         return f"{self._files.urls[stored.shard]}: {stored.key} ({stored.filename}){offset}"
 
 
-def count_pages(members: dict[str, tuple[int, int]], data: NDArray[np.uint8], where: str) -> int:
+def count_pages(members: dict[str, tuple[int, int]], data: NDArray[np.uint8], url: str, key: str) -> int:
     """How many pages the members of one key hold: a ready batch holds one per entry of its JSON."""
     if f"{ARRAYS[0]}s.npy" not in members:
         return 1
@@ -118,7 +128,8 @@ def count_pages(members: dict[str, tuple[int, int]], data: NDArray[np.uint8], wh
         if not isinstance(document, list):
             raise ValueError("a list is expected")
     except (ValueError, RecursionError) as error:
-        raise AnnotationError(f"{where}: not the JSON of a batch ({error}). Fetch or convert it again") from error
+        problem = f"{url}: {key}: not the JSON of a batch ({error}). Fetch or convert it again"
+        raise AnnotationError(problem, value=key, path=url) from error
     return len(document)
 
 
@@ -129,7 +140,7 @@ def _name(document: dict[str, Any], otherwise: str) -> str:
     return name if is_safe and name else otherwise
 
 
-def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:
+def as_array(data: NDArray[np.uint8], where: str, path: str | None = None) -> NDArray[Any]:
     """A stored .npy as a view of its bytes; nothing in it can be executed."""
     try:
         # Bytes 8 and 9 hold the length of a header of version 1.0, which ends at a multiple of 64 bytes.
@@ -138,7 +149,7 @@ def as_array(data: NDArray[np.uint8], where: str) -> NDArray[Any]:
         array: NDArray[Any] = data[start:].view(dtype).reshape(shape)
         return array
     except (ValueError, TypeError, ArithmeticError) as error:
-        raise DataError(f"{where}: not a plain .npy ({error}). Convert again") from error
+        raise DataError(f"{where}: not a plain .npy ({error}). Convert again", path=path) from error
 
 
 @lru_cache(maxsize=64)

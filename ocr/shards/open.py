@@ -97,7 +97,8 @@ def _select(index: ShardIndex, urls: Sequence[str], location: str) -> ShardIndex
     for url in urls:
         name = url.rpartition("/")[2]
         if name not in numbers:
-            raise ConfigError(f"{url} is not in {location}. Convert again, or name the shards of one conversion")
+            problem = f"{url} is not in {location}. Convert again, or name the shards of one conversion"
+            raise ConfigError(problem, setting="tar_path", value=url, path=location)
         wanted.append(numbers[name])
     if wanted == list(range(len(index.shards))):
         return index
@@ -119,7 +120,7 @@ def scan_shards(urls: Sequence[str], storage: Storage, first_number: int = 0) ->
             extension = image_extension(members)
             kind = kind if extension else READY
             stored = StoredSample(key, f"{key}.{extension or 'npy'}", number, members, "", "")
-            for _ in range(count_pages(members, data, f"{url}: {key}")):
+            for _ in range(count_pages(members, data, url, key)):
                 samples.append(stored)
         shards.append(replace(files.shards[number], bytes=len(data), samples=len(samples) - before))
     index = ShardIndex("", kind, True, "", "", tuple(shards), SampleRows(samples.table({})))

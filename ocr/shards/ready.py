@@ -75,9 +75,11 @@ class ReadySamples:
             fields = metadata.from_json(document)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             where = self._members.where(index, "json")
-            raise AnnotationError(f"{where}: not the JSON of a ready sample ({error!r}). Convert again") from error
+            problem = f"{where}: not the JSON of a ready sample ({error!r}). Convert again"
+            raise AnnotationError(problem, path=self._members.path(index)) from error
         if document.get("fields", "") not in ("", metadata.fields_digest(fields)):
-            raise DataError(f"{self._members.where(index, 'json')}: not the JSON that was stored. Convert again")
+            problem = f"{self._members.where(index, 'json')}: not the JSON that was stored. Convert again"
+            raise DataError(problem, value="json", path=self._members.path(index))
         self._digests[index] = document.get("arrays", "")
         return replace(self._members.named(index, document), **fields)
 
@@ -85,20 +87,21 @@ class ReadySamples:
         """Raise if the arrays are not those that were stored."""
         if self._proven[index]:
             return
-        where = self._members.where(index, "image.npy", "images.npy")
+        where, path = self._members.where(index, "image.npy", "images.npy"), self._members.path(index)
         digest = self._digests.pop(index, "")
         if digest not in ("", arrays_digest(arrays)):
             self._remembered.pop(index, None)
-            raise DataError(f"{where}: not the arrays that were stored. Fetch or convert it again")
+            raise DataError(f"{where}: not the arrays that were stored. Fetch or convert it again", path=path)
         if arrays["image"].ndim == 1:
-            _check_dense(arrays["image"], where, is_proven=bool(digest))
+            _check_dense(arrays["image"], where, path, is_proven=bool(digest))
         elif not _form_a_sample(arrays):
             forms = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items())
-            raise DataError(f"{where}: not a page with maps of its size ({forms}). Convert again")
+            problem = f"{where}: not a page with maps of its size ({forms}). Convert again"
+            raise DataError(problem, value=forms, path=path)
         self._proven[index] = True
 
 
-def _check_dense(image: NDArray[Any], where: str, is_proven: bool) -> None:
+def _check_dense(image: NDArray[Any], where: str, path: str, is_proven: bool) -> None:
     """Raise unless it is a dense page; one without a digest is unpacked, or else reading would not name its shard."""
     try:
         page = DensePage(image)
@@ -107,7 +110,7 @@ def _check_dense(image: NDArray[Any], where: str, is_proven: bool) -> None:
         if not is_proven:
             page.check()
     except DataError as error:
-        raise DataError(f"{where}: {error}") from error
+        raise DataError(f"{where}: {error}", value=error.value, path=path) from error
 
 
 def _form_a_sample(arrays: dict[str, NDArray[Any]]) -> bool:

@@ -107,16 +107,19 @@ class ShardSource:
         stored, members = self.index.samples[index], self._members
         extension = image_extension(stored.members)
         if extension is None:
-            raise ImageError(f"{members.where(index)}: no image among its members {', '.join(stored.members)}")
+            found = ", ".join(stored.members)
+            problem = f"{members.where(index)}: no image among its members {found}"
+            raise ImageError(problem, value=found, path=members.path(index))
         encoded = members.data(index, extension).tobytes()
         if stored.content and content_digest(encoded).hex() != stored.content:
             where = members.where(index, extension)
-            raise ImageError(f"{where}: not the bytes that were stored. Fetch the shard again")
+            problem = f"{where}: not the bytes that were stored. Fetch the shard again"
+            raise ImageError(problem, path=members.path(index))
         document = members.json(index)
         where = members.where(index, "json")
         claimed, polygons = read_claimed_size(document, where), read_polygons(document, where)
         if stored.annotation and annotation_digest(polygons, claimed, self.annotated).hex() != stored.annotation:
-            raise AnnotationError(f"{where}: not the annotation that was stored")
+            raise AnnotationError(f"{where}: not the annotation that was stored", path=members.path(index))
         return replace(members.named(index, document), polygons=polygons, claimed_size=claimed, encoded=encoded)
 
     def size(self, index: int, max_pixels: int) -> tuple[int, int]:
@@ -152,7 +155,8 @@ class ShardSource:
         if found.names_digest != self.names_digest or found.form != self.form:
             raise DataError(
                 f"{self.location}: the shards were replaced by those of other pages or stages while they were open. "
-                "Start again, so that they are opened anew"
+                "Start again, so that they are opened anew",
+                path=self.location,
             )
         log.warning("%s: changed while it was open, and read again", self.location)
         self.__dict__ = found.__dict__  # At once: other threads may be reading.

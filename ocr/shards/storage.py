@@ -47,7 +47,8 @@ class Storage:
             opened = self._open_copy(url, version, size, sha256)
             if opened is not None:
                 return opened
-        raise DataError(f"{url}: changed each of {self.tries} times while it was fetched. Start again after its upload")
+        problem = f"{url}: changed each of {self.tries} times while it was fetched. Start again after its upload"
+        raise DataError(problem, path=url)
 
     def fetch(self, url: str, size: int | None = None, sha256: str | None = None) -> None:
         """Fetch a remote file before it is needed, unless its copy could not be told from an old one then."""
@@ -100,11 +101,11 @@ class Storage:
                 hashed.update(chunk)
                 fetched += len(chunk)
         if size is not None and fetched != size:
-            raise DataError(f"{url}: ended at offset {fetched} of {size}. Upload it again, or set on_bad_sample=skip")
+            problem = f"{url}: ended at offset {fetched} of {size}. Upload it again, or set on_bad_sample=skip"
+            raise DataError(problem, value=fetched, path=url)
         if sha256 is not None and hashed.hexdigest() != sha256:
-            raise DataError(
-                f"{url}: its sha256 differs from the one in its index. Upload it again, or set on_bad_sample=skip"
-            )
+            problem = f"{url}: its sha256 differs from the one in its index. Upload it again, or set on_bad_sample=skip"
+            raise DataError(problem, value=hashed.hexdigest(), path=url)
 
     def _retry(self, action: Callable[[], _T], url: str) -> _T:
         """Try again after a pause that doubles each time; a file that does not exist is not tried again."""
@@ -112,12 +113,13 @@ class Storage:
             try:
                 return action()
             except FileNotFoundError as error:
-                raise DataError(f"{url}: not found. Upload it, or set on_bad_sample=skip") from error
+                raise DataError(f"{url}: not found. Upload it, or set on_bad_sample=skip", path=url) from error
             except Exception as error:
                 if attempt == self.tries:
                     if isinstance(error, DataError):
                         raise
-                    raise DataError(f"{url}: cannot be read after {attempt} tries ({error})") from error
+                    problem = f"{url}: cannot be read after {attempt} tries ({error})"
+                    raise DataError(problem, value=attempt, path=url) from error
                 pause = FIRST_PAUSE_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
                 log.warning("%s: try %d of %d failed (%s); again in %.1f s", url, attempt, self.tries, error, pause)
                 time.sleep(pause)
@@ -173,7 +175,8 @@ def _read_local(path: Path) -> IO[bytes] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}). Restore it, or convert again") from error
+        problem = f"{path}: cannot be read ({error.strerror}). Restore it, or convert again"
+        raise DataError(problem, path=path) from error
 
 
 def _open_local(path: Path, size: int | None) -> tuple[Path, BinaryIO]:
@@ -181,12 +184,13 @@ def _open_local(path: Path, size: int | None) -> tuple[Path, BinaryIO]:
         stream = path.open("rb")
     except OSError as error:
         raise DataError(
-            f"{path}: the shard cannot be found ({error.strerror}). Restore it, or set on_bad_sample=skip"
+            f"{path}: the shard cannot be found ({error.strerror}). Restore it, or set on_bad_sample=skip", path=path
         ) from error
     found = os.fstat(stream.fileno()).st_size
     if size is not None and found != size:
         stream.close()
-        raise DataError(f"{path}: {found} bytes, but its index says {size}. Restore it, or convert again")
+        problem = f"{path}: {found} bytes, but its index says {size}. Restore it, or convert again"
+        raise DataError(problem, value=found, path=path)
     return path, stream
 
 
