@@ -1,0 +1,216 @@
+"""Run benchmarks, keep their results as JSON, and write their tables into README.md and docs/.
+
+python -m benchmarks.run --data DIR --forms DIR      # all: hours, on a quiet machine
+python -m benchmarks.run epochs maps --data DIR      # two of them
+python -m benchmarks.run maps --pages 4 --rounds 1   # a trial on synthetic pages; no document is changed
+python -m benchmarks.run --data DIR --missing        # what data/figures does not have yet: resumes after Ctrl-C
+python -m benchmarks.run --kept                      # run nothing: write the kept results into the documents
+python -m benchmarks.run --list                      # names, tables, and what each measures
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from benchmarks import documents, harness
+from benchmarks.harness import BENCHMARKS, KEPT, ROOT, Benchmark, Data, Result, Row, console, load_benchmarks
+from ocr.errors import ConfigError, GlyphFeedError
+
+FOLDERS = {"receipts": "--data", "forms": "--forms"}
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks (default: all)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of receipts (default: synthetic pages)")
+    parser.add_argument("--forms", type=Path, metavar="DIR", help="folder of forms (default: synthetic pages)")
+    parser.add_argument("--pages", type=int, default=24, help="synthetic pages per split (default: 24)")
+    parser.add_argument("--rounds", type=int, help="rounds of each contender (default: as each benchmark says)")
+    parser.add_argument("--list", action="store_true", help="show the benchmarks; run nothing")
+    parser.add_argument("--kept", action="store_true", help="run nothing: write the kept results into the documents")
+    parser.add_argument("--missing", action="store_true", help="only those without a kept result")
+    parser.add_argument("--folder", type=Path, default=KEPT, help="results (default: data/figures)")
+    parser.add_argument(
+        "--documents",
+        type=Path,
+        metavar="DIR",
+        help="folder with README.md and docs/; figures of synthetic pages go there too (default: here, without those)",
+    )
+    return parser.parse_args(arguments)
+
+
+def run_in_process(one: Benchmark, folders: dict[str, Path], rounds: int, kept: Path, synthetic: bool) -> int:
+    """The exit status of a process that runs this benchmark and keeps its result."""
+    result = kept / f"{one.name}.json"
+    with tempfile.TemporaryDirectory(prefix=f"glyphfeed-{one.name}-") as work:
+        told = {
+            "module": one.run.__module__,
+            "name": one.name,
+            "result": str(result),
+            "command": command_of(one, rounds),
+            "synthetic": synthetic,
+            "data": {**{name: str(path.resolve()) for name, path in folders.items()}, "work_folder": work},
+            "rounds": rounds,
+        }
+        console.rule(f"{one.name}: {told['command']}")
+        return subprocess.run(
+            [sys.executable, "-m", "benchmarks.run", "--one", json.dumps(told)],
+            cwd=ROOT,
+            env=os.environ | harness.thread_variables(one.threads),
+        ).returncode
+
+
+def run_one(told: dict[str, object]) -> None:
+    """In the process of a benchmark."""
+    importlib.import_module(str(told["module"]))
+    one = BENCHMARKS[str(told["name"])]
+    harness.pin_threads(one.threads)
+    path, rounds, start = Path(str(told["result"])), int(str(told["rounds"])), time.perf_counter()
+    folders = {name: Path(folder) for name, folder in dict(told["data"]).items()}  # type: ignore[call-overload]
+    lines = list(one.run(Data(**folders, rounds=rounds, kept=path.parent)))
+    rows = [line for line in lines if isinstance(line, Row)]
+    if not rows:
+        raise ConfigError(f"{one.name} has measured nothing", setting="benchmark", value=one.name)
+    result = Result(
+        name=one.name,
+        rows=rows,
+        notes=[line for line in lines if isinstance(line, str)],
+        command=str(told["command"]),
+        synthetic=bool(told["synthetic"]),
+        rounds=rounds,
+        seconds=round(time.perf_counter() - start, 1),
+    )
+    result.write(path)
+    harness.show(result)
+
+
+def command_of(one: Benchmark, rounds: int) -> str:
+    """As a document shows it: DIR and FORMS are the folders."""
+    words = ["python -m benchmarks.run", one.name]
+    words += [f"{FOLDERS[name]} {'DIR' if name == 'receipts' else 'FORMS'}" for name in one.pages]
+    words += [f"--rounds {rounds}"] * (rounds != one.rounds)
+    return " ".join(words)
+
+
+def pages_of(options: argparse.Namespace, needed: set[str], work: Path) -> dict[str, Path]:
+    """The given folders, and synthetic pages for those that are not given."""
+    folders = {"receipts": options.data, "forms": options.forms}
+    for name, folder in folders.items():
+        if folder is not None and not (folder / "images").is_dir():
+            raise ConfigError(f"{FOLDERS[name]} {folder} has no folder images", setting=FOLDERS[name], path=folder)
+        if folder is None:
+            folders[name] = work / name
+            if name in needed:
+                from ocr.tools.synth import synthesize
+
+                console.print(f"no {FOLDERS[name]}: making 2 x {options.pages} synthetic {name}")
+                kind, units = ("receipt", "lines") if name == "receipts" else ("form", "words")
+                size = (0.5, 4.0) if options.pages >= 16 else (0.3, 1.0)
+                many = {"train": options.pages, "val": options.pages}
+                synthesize(folders[name], **many, seed=0, megapixels=size, kind=kind, units=units, show_progress=False)
+    return folders
+
+
+def run_all(options: argparse.Namespace, chosen: list[Benchmark]) -> list[str]:
+    """Run them one after the other; returns those that failed."""
+    failed = []
+    given = {name for name, folder in (("receipts", options.data), ("forms", options.forms)) if folder is not None}
+    with tempfile.TemporaryDirectory(prefix="glyphfeed-pages-") as work:
+        runnable = []
+        for one in chosen:
+            lacking = [name for name in one.pages if name not in given]
+            if given and lacking and not options.names:
+                console.print(f"{one.name}: left out, it needs {' '.join(FOLDERS[name] for name in lacking)}")
+            else:
+                runnable.append(one)
+        folders = pages_of(options, {name for one in runnable for name in one.pages}, Path(work))
+        for one in runnable:
+            missing = [name for name in one.uses if not (options.folder / f"{name}.json").exists()]
+            if missing:
+                console.print(f"{one.name}: left out, it is computed from {', '.join(missing)}, not measured yet")
+                continue
+            synthetic = not set(one.pages) <= given or any(_kept(options.folder, name).synthetic for name in one.uses)
+            rounds = one.rounds if options.rounds is None else options.rounds
+            status = run_in_process(one, folders, rounds, options.folder.resolve(), synthetic)
+            if status:
+                failed.append(f"{one.name}: ended with status {status}")
+    return failed
+
+
+def _kept(folder: Path, name: str) -> Result:
+    return Result.read(folder / f"{name}.json")
+
+
+def choose(options: argparse.Namespace, known: dict[str, Benchmark]) -> list[Benchmark]:
+    """The named benchmarks and the tables that are computed from them, or all."""
+    if unknown := [name for name in options.names if name not in known]:
+        raise ConfigError(f"no benchmark is named {unknown[0]!r}. Choose from {', '.join(known)}", value=unknown[0])
+    chosen = [
+        one
+        for one in known.values()
+        if not options.names or one.name in options.names or set(one.uses) & {*options.names}
+    ]
+    if options.missing:
+        chosen = [one for one in chosen if one.uses or not (options.folder / f"{one.name}.json").exists()]
+    return chosen
+
+
+def show_list(known: dict[str, Benchmark]) -> None:
+    """Names, tables, and what each measures."""
+    table = Table("name", "tables", "measures")
+    for one in known.values():
+        table.add_row(one.name, "\n".join(place.where for place in one.places), one.about)
+    console.print(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    known = load_benchmarks()
+    if options.list:
+        show_list(known)
+        return 0
+    chosen = choose(options, known)
+    root = options.documents or ROOT
+    if not options.names:
+        documents.check_marks(root, known)
+    failed = [] if options.kept else run_all(options, chosen)
+    results = {
+        one.name: _kept(options.folder, one.name) for one in chosen if (options.folder / f"{one.name}.json").exists()
+    }
+    quotable = {name: result for name, result in results.items() if options.documents or not result.synthetic}
+    for one in chosen:
+        if one.name in quotable and not any(line.startswith(f"{one.name}:") for line in failed):
+            for where in documents.write(root, [one], quotable):
+                console.print(f"written: {where}", markup=False)
+    for name, result in results.items():
+        for line in result.missed():
+            console.print(f"missed target: {name}: {line}", markup=False, soft_wrap=True)
+    for line in failed:
+        console.print(f"failed: {line}", markup=False, soft_wrap=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        if sys.argv[1:2] == ["--one"]:
+            run_one(json.loads(sys.argv[2]))
+            sys.exit(0)
+        sys.exit(main())
+    except GlyphFeedError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted: the same command with --missing resumes" if sys.argv[1:2] != ["--one"] else 130)
