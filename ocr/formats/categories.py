@@ -61,7 +61,11 @@ def choose_categories(
     if wanted != "auto":
         for name in wanted:
             if name not in known:
-                raise ConfigError(f"annotation_categories={list(wanted)} (--categories): {near_names(name, known)}")
+                raise ConfigError(
+                    f"annotation_categories={list(wanted)} (--categories): {near_names(name, known)}",
+                    setting="annotation_categories",
+                    value=name,
+                )
         chosen = set(wanted) | ignored
     else:
         chosen = {name for name in known if is_like_text(name)}

@@ -38,13 +38,13 @@ def parse_coco(document: Document) -> dict[str, Page]:
     """Pages by image; an image without annotations is a page without text."""
     root, where = document.root, document.where
     if not isinstance(root, dict):
-        raise AnnotationError(f"{where}: the file holds a {type(root).__name__}, not an object: correct it")
+        raise AnnotationError(f"{where}: the file holds a {type(root).__name__}, not an object: correct it", value=root)
     text_ocr = isinstance(root.get("imgs"), dict) and isinstance(root.get("anns"), dict)
     images, annotations = _sections(root, where, text_ocr)
     name_of, size_of = _index(images, where, document.names)
     categories = _category_names(root)
     words: dict[str, list[Word]] = {name: [] for name in name_of.values()}
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     for annotation in annotations:
         with collected(faults):
             category = categories.get(str(annotation.get("category_id"))) if isinstance(annotation, dict) else None
@@ -68,12 +68,16 @@ def _category_names(root: Any) -> dict[str, str]:
 
 def _page_of(annotation: Any, name_of: dict[str, str], where: str) -> str:
     if not isinstance(annotation, dict):
-        raise AnnotationError(f"{where}: annotation {shorten(annotation)} is not an object: correct the file")
+        raise AnnotationError(
+            f"{where}: annotation {shorten(annotation)} is not an object: correct the file", value=annotation
+        )
     name = name_of.get(str(annotation.get("image_id")))
     if name is None:
         raise AnnotationError(
             f"{where}: annotation {annotation.get('id')} is of image_id={annotation.get('image_id')!r}, "
-            "which is not among the images: add the image or remove the annotation"
+            "which is not among the images: add the image or remove the annotation",
+            setting="image_id",
+            value=annotation.get("image_id"),
         )
     return name
 
@@ -85,7 +89,9 @@ def _sections(root: dict[str, Any], where: str, text_ocr: bool) -> tuple[list[An
         if not isinstance(root.get(section), list):
             raise AnnotationError(
                 f'{where}: "{section}" is {shorten(root.get(section), 40)}, and COCO has a list there: '
-                "set annotation_format (--format) to the format of the file"
+                "set annotation_format (--format) to the format of the file",
+                setting=section,
+                value=root.get(section),
             )
     return root["images"], root["annotations"]
 
@@ -98,12 +104,15 @@ def _index(
     size_of: dict[str, tuple[int, int] | None] = {}
     for image in images:
         if not isinstance(image, dict) or not isinstance(image.get("file_name"), str) or "id" not in image:
-            raise AnnotationError(f'{where}: image {shorten(image)} has no "id" or no "file_name": correct the file')
+            raise AnnotationError(
+                f'{where}: image {shorten(image)} has no "id" or no "file_name": correct the file', value=image
+            )
         name, key = names.of_path(image["file_name"]), str(image["id"])
         if name in size_of or key in name_of:
             raise AnnotationError(
                 f"{where}: image id {key}, {name}, occurs twice: remove one, "
-                "or set image_path (--image-path) to the folder that the file names start from"
+                "or set image_path (--image-path) to the folder that the file names start from",
+                value=name,
             )
         name_of[key] = name
         size_of[name] = text_size(image.get("width"), image.get("height"), f"{where}: {name}")
@@ -143,7 +152,9 @@ def _outlines(annotation: dict[str, Any], place: str) -> list[list[Any]]:
         # COCO writes crowds as masks; for a region that is only ignored, its box is enough.
         if not annotation.get("iscrowd"):
             raise AnnotationError(
-                f"{place}: segmentation is a run-length mask, and only polygons are read: export it as polygons"
+                f"{place}: segmentation is a run-length mask, and only polygons are read: export it as polygons",
+                setting="segmentation",
+                value=outline,
             )
         outline = None
     if outline is None and annotation.get("bezier_pts"):
@@ -153,7 +164,11 @@ def _outlines(annotation: dict[str, Any], place: str) -> list[list[Any]]:
     if isinstance(outline, list) and not isinstance(outline[0], list):
         return [to_pairs(outline)]
     if not isinstance(outline, list) or not all(isinstance(part, list) for part in outline):
-        raise AnnotationError(f"{place}: segmentation is {shorten(outline)}, not a list of polygons: correct the file")
+        raise AnnotationError(
+            f"{place}: segmentation is {shorten(outline)}, not a list of polygons: correct the file",
+            setting="segmentation",
+            value=outline,
+        )
     if all(len(part) == 2 for part in outline):
         return [outline]
     return [part if part and isinstance(part[0], list) else to_pairs(part) for part in outline]
@@ -161,7 +176,11 @@ def _outlines(annotation: dict[str, Any], place: str) -> list[list[Any]]:
 
 def _box_corners(box: Any, place: str) -> list[list[float]]:
     if not isinstance(box, list) or len(box) != 4 or not all(type(number) in (int, float) for number in box):
-        raise AnnotationError(f"{place}: no polygon, and bbox is {shorten(box)}, not [x, y, width, height]: add one")
+        raise AnnotationError(
+            f"{place}: no polygon, and bbox is {shorten(box)}, not [x, y, width, height]: add one",
+            setting="bbox",
+            value=box,
+        )
     left, top, width, height = box
     return [[left, top], [left + width, top], [left + width, top + height], [left, top + height]]
 
@@ -173,7 +192,11 @@ def _sample_bezier(numbers: Any, place: str) -> list[list[float]]:
         or len(numbers) != 16
         or not all(type(number) in (int, float) for number in numbers)
     ):
-        raise AnnotationError(f"{place}: bezier_pts is {shorten(numbers)}, not 16 numbers: correct the file")
+        raise AnnotationError(
+            f"{place}: bezier_pts is {shorten(numbers)}, not 16 numbers: correct the file",
+            setting="bezier_pts",
+            value=numbers,
+        )
     points: list[list[float]] = []
     for start in (0, 8):
         curve = to_pairs(numbers[start : start + 8])

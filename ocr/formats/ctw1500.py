@@ -51,7 +51,8 @@ def _parse_xml(text: str, where: str) -> tuple[Word, ...]:
         looks = "this XML is not of CTW1500" if foreign is None else f"this looks like {foreign}, not like CTW1500"
         raise AnnotationError(
             f"{where}: {looks} (CTW1500 has one <image> with a <box> and <segs> per word): "
-            "set annotation_format (--format) to its format, or convert it"
+            "set annotation_format (--format) to its format, or convert it",
+            value=foreign,
         )
     return tuple([_parse_box(box, f"{at:04d}", where) for at, box in enumerate(boxes, start=1)])
 
@@ -62,7 +63,9 @@ def _parse_box(box: ElementTree.Element, key: str, where: str) -> Word:
     if rest is not None:
         raise AnnotationError(
             f"{where}: word {key}: <segs> is {shorten(outline)}, not x1,y1,...,x14,y14: "
-            "correct the file, or set annotation_format (--format) to its format"
+            "correct the file, or set annotation_format (--format) to its format",
+            setting="segs",
+            value=outline,
         )
     transcription = box.findtext("label")
     points = to_pairs([to_number(field) for field in fields])

@@ -35,17 +35,21 @@ def parse_cvat(document: Document) -> dict[str, Page]:
     """Pages by image; an image without shapes is a page without text."""
     root, where = document.root, document.where
     if root.find("track") is not None:
-        raise AnnotationError(f"{where}: this is CVAT for video: export the task as CVAT for images 1.1")
+        raise AnnotationError(f"{where}: this is CVAT for video: export the task as CVAT for images 1.1", value="track")
     pages: dict[str, Page] = {}
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     for image in root.iter("image"):
         with collected(faults):
             written = image.get("name")
             if not written:
-                raise AnnotationError(f"{where}: image {image.get('id')} has no name: correct the file")
+                raise AnnotationError(
+                    f"{where}: image {image.get('id')} has no name: correct the file", setting="name", value=written
+                )
             name = document.names.of_path(written)
             if name in pages:
-                raise AnnotationError(f"{where}: image {image.get('id')}: {name} occurs twice: remove one of them")
+                raise AnnotationError(
+                    f"{where}: image {image.get('id')}: {name} occurs twice: remove one of them", value=name
+                )
             size = text_size(image.get("width"), image.get("height"), f"{where}: {name}")
             pages[name] = Page(tuple(_words(image, name, document)), size)
     raise_faults(faults)
@@ -60,7 +64,7 @@ def _words(image: Element, name: str, document: Document) -> Iterator[Word]:
         if shape.tag not in _READ + _REFUSED or not document.categories.is_text(label):
             continue
         if shape.tag in _REFUSED:
-            raise AnnotationError(f"{place}: a {shape.tag} is not read: draw it as a polygon")
+            raise AnnotationError(f"{place}: a {shape.tag} is not read: draw it as a polygon", value=shape.tag)
         attributes = {item.get("name", "").lower(): (item.text or "") for item in shape.iter("attribute")}
         text = next((attributes[field] for field in TRANSCRIPTIONS if field in attributes), None)
         flags = [attribute for attribute, value in attributes.items() if is_true(value)]
@@ -83,7 +87,11 @@ def _box(shape: Element, place: str) -> list[list[float]]:
 def _polygon(written: str, place: str) -> list[list[float]]:
     pairs = [pair.split(",") for pair in written.split(";") if pair]
     if not pairs or any(len(pair) != 2 for pair in pairs):
-        raise AnnotationError(f'{place}: points are {shorten(written)}, not "x,y;x,y;...": correct the file')
+        raise AnnotationError(
+            f'{place}: points are {shorten(written)}, not "x,y;x,y;...": correct the file',
+            setting="points",
+            value=written,
+        )
     return [numbers(pair, place, "a coordinate") for pair in pairs]
 
 

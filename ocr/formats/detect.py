@@ -54,7 +54,8 @@ def detect(where: str, texts: Mapping[Path, str]) -> str:
     if not files:
         raise AnnotationError(
             f"{where}: no annotation file has a polygon in it, so nothing shows their format: "
-            "set annotation_format (--format)"
+            "set annotation_format (--format)",
+            path=where,
         )
     format = _choose(set(files), 2 * lines["marked"] > lines.total())
     if format is None:
@@ -123,7 +124,11 @@ def _foreign_lines(foreign: list[tuple[Path, int, str]]) -> AnnotationError:
     path, _, line = foreign[0]
     answer = answer_by_suffix(path)
     tried = f"Tried on the first of these lines: {refusals(line)}: {_CURE}"
-    return AnnotationError("\n".join([list_faults(faults), tried] if answer is None else [f"{path}: {answer}", tried]))
+    return AnnotationError(
+        "\n".join([list_faults(faults), tried] if answer is None else [f"{path}: {answer}", tried]),
+        value=line,
+        path=path,
+    )
 
 
 def mixed_formats(where: str, files: Mapping[str, list[Path]]) -> AnnotationError:
@@ -135,7 +140,9 @@ def mixed_formats(where: str, files: Mapping[str, list[Path]]) -> AnnotationErro
         groups.append(f"{SHAPES.get(shape, shape)} in {len(paths)} file{'s'[: len(paths) > 1]}: {names}{more}")
     return AnnotationError(
         f"{where}: several formats are mixed ({'; '.join(groups)}): put each into its own folder, "
-        "or set annotation_format (--format) to one that reads all files"
+        "or set annotation_format (--format) to one that reads all files",
+        value=list(files),
+        path=where,
     )
 
 
@@ -154,5 +161,7 @@ def detect_json(root: Any, where: str) -> str:
     raise AnnotationError(
         f'{where}: {looks}: it holds {held}; native is {{"images": {{...}}}}: set annotation_format (--format) to its '
         f"format if that is one of {known}, "
-        "or convert it (docs/formats.md shows them)"
+        "or convert it (docs/formats.md shows them)",
+        value=found or foreign,
+        path=where,
     )

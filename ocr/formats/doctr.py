@@ -32,12 +32,12 @@ def parse_doctr(document: Document) -> dict[str, Page]:
     """Pages by image. Their size is not read: docTR does not say which of the two numbers is the width."""
     where = document.where
     pages: dict[str, Page] = {}
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     for written, page in expect(document.root, dict, where, "the file").items():
         with collected(faults):
             name, place = document.names.of_path(written), f"{where}: {written}"
             if name in pages:
-                raise AnnotationError(f"{place}: {name} occurs twice: remove one of them")
+                raise AnnotationError(f"{place}: {name} occurs twice: remove one of them", value=name)
             polygons = expect(page, dict, place, "the page").get("polygons")
             by_class = polygons if isinstance(polygons, dict) else {None: polygons}
             outlines: list[Any] = []

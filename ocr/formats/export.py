@@ -36,11 +36,14 @@ class Export:
         if self.scores is not None:
             scores = self.scores.get(name, ())
             if len(scores) != len(page.words):
-                raise AnnotationError(f"{name}: {len(scores)} scores for {len(page.words)} words: give each word one")
+                raise AnnotationError(
+                    f"{name}: {len(scores)} scores for {len(page.words)} words: give each word one", value=name
+                )
         for word, score in zip(page.words, scores, strict=True):
             if fault := fault_of(word.points):
                 raise AnnotationError(
-                    f"{name}: word {word.key} {fault}: `ocr doctor DATA --fix` writes a repaired copy to convert"
+                    f"{name}: word {word.key} {fault}: `ocr doctor DATA --fix` writes a repaired copy to convert",
+                    value=word.points,
                 )
             nested = isinstance(word.points[0][0], list | tuple)
             yield replace(word, points=word.points[0] if nested else word.points), score
@@ -50,7 +53,9 @@ class Export:
         if page.size is None:
             raise AnnotationError(
                 f"{name}: the annotation does not state the size of this page, which the format needs: "
-                "set image_path (--image-path) to the folder of the images"
+                "set image_path (--image-path) to the folder of the images",
+                setting="image_path",
+                value=name,
             )
         return page.size
 

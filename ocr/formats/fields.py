@@ -13,10 +13,19 @@ TRANSCRIPTIONS = ("transcription", "utf8_string", "text", "caption", "transcript
 _KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
 
 
+def field_in(what: str) -> str | None:
+    """The field that a description names in quotes, if it names one."""
+    return what.split('"')[-2] if '"' in what else None
+
+
 def expect(value: Any, kind: type[T], place: str, what: str) -> T:
     """The value, which must be an object, a list or a text."""
     if not isinstance(value, kind):
-        raise AnnotationError(f"{place}: {what} is {shorten(value, 60)}, not {_KINDS[kind]}: correct the file")
+        raise AnnotationError(
+            f"{place}: {what} is {shorten(value, 60)}, not {_KINDS[kind]}: correct the file",
+            setting=field_in(what),
+            value=value,
+        )
     return value
 
 

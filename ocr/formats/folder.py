@@ -12,7 +12,7 @@ from ocr.formats.contents import parse_content, read_text
 from ocr.formats.detect import detect, detect_json, mixed_formats
 from ocr.formats.document import Document, parse_json
 from ocr.formats.foreign import answer_by_suffix
-from ocr.formats.lines import collected, list_faults, raise_faults
+from ocr.formats.lines import collected, merged, raise_faults
 from ocr.formats.names import ImageNames
 from ocr.formats.registry import FORMATS
 
@@ -27,18 +27,18 @@ def read_folder(folder: Path, format: str, names: ImageNames, wanted: str | Sequ
     faults, notes = files.faults, list[str]()
     format, known = _survey(folder, files, format)
     if format == "auto":
-        raise AnnotationError(list_faults(faults))
+        raise merged(faults)
     _check_one_per_image(folder, format)
     categories = FORMATS[format].choose(known, str(folder), wanted, notes)
     pages: dict[str, Page] = {}
     for label in files:
-        with collected(faults):
+        with collected(faults, label):
             text = files.text_of(label)
             root = parse_content(format, text, str(label))
             for name, page in FORMATS[format].parse(Document(label, text, root, names, categories, notes)).items():
                 if name in pages:
                     raise AnnotationError(
-                        f"{label}: {name} is annotated by another file too: remove or rename one of them"
+                        f"{label}: {name} is annotated by another file too: remove or rename one of them", value=name
                     )
                 pages[name] = page
     raise_faults(faults)
@@ -49,12 +49,12 @@ class _Files:
     """The files of a folder; JSON is not kept in memory, since it may hold the image too."""
 
     def __init__(self, labels: list[Path]) -> None:
-        self.faults: list[str] = []
+        self.faults: list[AnnotationError] = []
         self.are_json = labels[0].suffix.lower() == ".json"
         self.texts: dict[Path, str] = {}
         self._labels: list[Path] = labels if self.are_json else []
         for label in [] if self.are_json else labels:
-            with collected(self.faults):
+            with collected(self.faults, label):
                 self.texts[label] = read_text(label)
                 self._labels.append(label)
 
@@ -76,7 +76,7 @@ def _survey(folder: Path, files: _Files, format: str) -> tuple[str, list[str]]:
     found: dict[str, list[Path]] = {}
     known: list[str] = []
     for label in files:
-        with collected(files.faults):
+        with collected(files.faults, label):
             root = _root_of(files, label, format)
             name = detect_json(root, str(label)) if format == "auto" else format
             found.setdefault(name, []).append(label)
@@ -95,7 +95,10 @@ def _root_of(files: _Files, label: Path, format: str) -> Any:
 def _check_one_per_image(folder: Path, format: str) -> None:
     if format != "auto" and not FORMATS[format].suffixes:
         raise AnnotationError(
-            f"{folder} is a folder, and annotation_format={format} (--format) is one file: name the file"
+            f"{folder} is a folder, and annotation_format={format} (--format) is one file: name the file",
+            setting="annotation_format",
+            value=format,
+            path=folder,
         )
 
 
@@ -107,4 +110,4 @@ def _list_labels(folder: Path, format: str) -> list[Path]:
     answer = next((answer for file in files if (answer := answer_by_suffix(file))), None)
     wanted = ".txt, .xml or .json" if format == "auto" else " or ".join(FORMATS[format].suffixes)
     cure = f"set annotation_path (--annotation-path) to the folder of the {wanted} files, or to one JSON file"
-    raise AnnotationError(f"{folder}: no annotation files in this folder: {answer or cure}")
+    raise AnnotationError(f"{folder}: no annotation files in this folder: {answer or cure}", path=folder)

@@ -32,7 +32,9 @@ def parse_funsd(document: Document) -> dict[str, Page]:
 def _parse_word(word: Any, key: str, place: str) -> Word:
     box = numbers(expect(expect(word, dict, place, "the word").get("box"), list, place, '"box"'), place, '"box"')
     if len(box) != 4:
-        raise AnnotationError(f'{place}: "box" has {len(box)} numbers, not left, top, right, bottom: correct it')
+        raise AnnotationError(
+            f'{place}: "box" has {len(box)} numbers, not left, top, right, bottom: correct it', setting="box", value=box
+        )
     text = text_or_none(word.get("text"))
     # The forms leave the text of what nobody could read empty.
     return Word(key, box_corners(*box), text or None, text == "")

@@ -25,7 +25,7 @@ def parse_hiertext(document: Document) -> dict[str, Page]:
     """Pages by image. A line without words, or a paragraph without lines, is text that was not taken apart: ignored."""
     where = document.where
     pages: dict[str, Page] = {}
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     root = expect(document.root, dict, where, "the file")
     for number, entry in enumerate(expect(root.get("annotations"), list, where, '"annotations"')):
         place = f"{where}: annotations[{number}]"
@@ -33,7 +33,7 @@ def parse_hiertext(document: Document) -> dict[str, Page]:
             image = expect(expect(entry, dict, place, "the page").get("image_id"), str, place, '"image_id"')
             name = document.names.of_stem(image, where)
             if name in pages:
-                raise AnnotationError(f"{place}: {name} occurs twice: remove one of them")
+                raise AnnotationError(f"{place}: {name} occurs twice: remove one of them", value=name)
             regions = enumerate(_regions(entry, "paragraphs", f"{where}: {image}"), start=1)
             words = tuple([Word(f"{at:04d}", points, text, ignore) for at, (points, text, ignore) in regions])
             pages[name] = Page(words, page_size(entry.get("image_width"), entry.get("image_height"), place))

@@ -98,7 +98,8 @@ def _refuse_polygon(line: str, place: str) -> None:
     if judge_numbers(numbers) == "points":
         raise AnnotationError(
             f"{place}: {shorten(line)} has {len(numbers)} numbers, and ICDAR-2015 has eight: "
-            "set annotation_format (--format) to total_text, or to ctw1500 if #### is before the texts"
+            "set annotation_format (--format) to total_text, or to ctw1500 if #### is before the texts",
+            value=line,
         )
 
 
@@ -117,7 +118,9 @@ def _refuse_fifth_number(line: str, text: str, place: str) -> None:
         cure = "set annotation_format (--format) to icdar2015"
     else:
         cure = "put the text in quotes if it is a number, or set annotation_format (--format) to the file's format"
-    raise AnnotationError(f"{place}: {shorten(line)} begins with {count} numbers, and ICDAR-2013 has four: {cure}")
+    raise AnnotationError(
+        f"{place}: {shorten(line)} begins with {count} numbers, and ICDAR-2013 has four: {cure}", value=line
+    )
 
 
 def _unquote(field: str) -> str:

@@ -47,7 +47,7 @@ def parse_label_studio(document: Document) -> dict[str, Page]:
     where = document.where
     tasks = document.root if isinstance(document.root, list) else [document.root]
     pages: dict[str, Page] = {}
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     waiting = 0
     for number, task in enumerate(tasks):
         place = f"{where}: task {task.get('id', number) if isinstance(task, dict) else number}"
@@ -59,12 +59,14 @@ def parse_label_studio(document: Document) -> dict[str, Page]:
                 continue
             name = _image_name(task, place, document.names)
             if name in pages:
-                raise AnnotationError(f"{place}: {name} has another task too: remove one of them")
+                raise AnnotationError(f"{place}: {name} has another task too: remove one of them", value=name)
             pages[name] = _page(_list_of(annotation.get("result")), place, document)
     raise_faults(faults)
     if waiting:
         if not pages:
-            raise AnnotationError(f"{where}: none of the {waiting} tasks is annotated: label some, and export again")
+            raise AnnotationError(
+                f"{where}: none of the {waiting} tasks is annotated: label some, and export again", value=waiting
+            )
         document.notes.append(f"{where}: {waiting} tasks without an annotation are left out")
     return pages
 
@@ -94,7 +96,9 @@ def _image_name(task: dict[str, Any], place: str, names: ImageNames) -> str:
     paths = [path for path in map(_path_of, written) if is_image(path)]
     if len(set(paths)) != 1:
         raise AnnotationError(
-            f"{place}: {len(set(paths))} images in its data ({shorten(data, 60)}), and one is needed: correct the task"
+            f"{place}: {len(set(paths))} images in its data ({shorten(data, 60)}), and one is needed: correct the task",
+            setting="data",
+            value=data,
         )
     name = names.of_path(paths[0])
     # Label Studio puts eight digits before the names of files that were uploaded to it.
@@ -137,7 +141,9 @@ def _page(results: list[Any], place: str, document: Document) -> Page:
             continue
         size = page_size(shape.get("original_width"), shape.get("original_height"), spot)
         if size is None:
-            raise AnnotationError(f"{spot}: no original_width and original_height: export the task again")
+            raise AnnotationError(
+                f"{spot}: no original_width and original_height: export the task again", setting="original_width"
+            )
         sizes.add(size)
         text = next((found for part in parts if (found := _text(part)) is not None), None)
         meta = shape.get("meta")
@@ -146,7 +152,10 @@ def _page(results: list[Any], place: str, document: Document) -> Page:
         ignore = any(map(means_ignored, [*labels, text]))
         words.append(Word(key, _outline(shape, size, spot), text, ignore, language, orientation))
     if len(sizes) > 1:
-        raise AnnotationError(f"{place}: regions of pages of several sizes, {sorted(sizes)}: export one task per page")
+        raise AnnotationError(
+            f"{place}: regions of pages of several sizes, {sorted(sizes)}: export one task per page",
+            value=sorted(sizes),
+        )
     return Page(tuple(words), next(iter(sizes), None))
 
 
@@ -165,17 +174,27 @@ def _text(part: dict[str, Any]) -> str | None:
 def _outline(shape: dict[str, Any], size: tuple[int, int], place: str) -> list[list[float]]:
     value, (width, height) = shape["value"], size
     if shape.get("type") in _NOT_READ:
-        raise AnnotationError(f"{place}: a region of type {shape['type']} is not read: draw it as a polygon")
+        raise AnnotationError(
+            f"{place}: a region of type {shape['type']} is not read: draw it as a polygon",
+            setting="type",
+            value=shape["type"],
+        )
     if shape.get("image_rotation") not in (0, None):
         raise AnnotationError(
             f"{place}: the page was turned in Label Studio (image_rotation={shape['image_rotation']!r}), and it is not "
-            "known in which frame the region was drawn: turn the image itself"
+            "known in which frame the region was drawn: turn the image itself",
+            setting="image_rotation",
+            value=shape["image_rotation"],
         )
     if "points" in value:
         pairs = [expect(pair, list, place, "a point") for pair in expect(value["points"], list, place, '"points"')]
         points = [numbers(pair, place, "a coordinate") for pair in pairs]
         if any(len(point) != 2 for point in points):
-            raise AnnotationError(f"{place}: points are {shorten(points)}, not [[x, y], ...]: correct the file")
+            raise AnnotationError(
+                f"{place}: points are {shorten(points)}, not [[x, y], ...]: correct the file",
+                setting="points",
+                value=points,
+            )
         return [rounded((x * width / 100, y * height / 100)) for x, y in points]
     x, y, wide, high = numbers([value.get(side) for side in _BOX], place, "a side of the box")
     (degrees,) = numbers([value.get("rotation") or 0], place, "the rotation")

@@ -37,7 +37,7 @@ def parse_labelme(document: Document) -> dict[str, Page]:
     where = document.where
     root = expect(document.root, dict, where, "the file")
     words: list[Word] = []
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     for number, shape in enumerate(expect(root.get("shapes"), list, where, '"shapes"'), start=1):
         place = f"{where}: shape {number}"
         with collected(faults):
@@ -70,9 +70,11 @@ def _outline(shape: dict[str, Any], place: str) -> list[list[float]]:
     if kind in _OUTLINES:
         return points
     if kind != "rectangle":
-        raise AnnotationError(f"{place}: a {kind} is not read: draw it as a polygon")
+        raise AnnotationError(f"{place}: a {kind} is not read: draw it as a polygon", setting="shape_type", value=kind)
     if any(len(point) != 2 for point in points) or len(points) not in (2, 4):
-        raise AnnotationError(f"{place}: a rectangle has two corners, not {listed}: correct the file")
+        raise AnnotationError(
+            f"{place}: a rectangle has two corners, not {listed}: correct the file", setting="points", value=listed
+        )
     return points if len(points) == 4 else box_corners(*bounds(points))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
-from ocr.errors import AnnotationError
+from ocr.errors import AnnotationError, GlyphFeedError
 from ocr.formats.annotation import Word
 
 # No page has coordinates of more than 15 digits, and Python refuses to convert very long ones.
@@ -30,7 +31,7 @@ def parse_lines(text: str, where: str, parse_line: Callable[[int, str], Word]) -
 
     A line of one point, as public label files have it, becomes a word of one point, which `read_annotations` skips.
     """
-    words, faults = [], []
+    words, faults = [], list[AnnotationError]()
     for number, line in numbered_lines(text):
         try:
             words.append(parse_line(number, line))
@@ -38,9 +39,9 @@ def parse_lines(text: str, where: str, parse_line: Callable[[int, str], Word]) -
             if point := _ONE_POINT.fullmatch(line):
                 words.append(Word(f"{number:04d}", [[to_number(point[1]), to_number(point[2])]], point[3]))
             else:
-                faults.append(str(error))
+                faults.append(error)
     if faults:
-        raise AnnotationError("\n".join(faults))
+        raise AnnotationError("\n".join(map(str, faults)), value=faults[0].value)
     return tuple(words)
 
 
@@ -88,23 +89,42 @@ def unreadable(where: str, number: int, line: str, form: str, expected: str) -> 
     """The error of a line that is not what its format promises."""
     return AnnotationError(
         f"{where}, line {number}: {shorten(line)} is not a line of {form}, which reads {expected}: "
-        "correct the line, or set annotation_format (--format) to the format of the file"
+        "correct the line, or set annotation_format (--format) to the format of the file",
+        value=line,
     )
 
 
 @contextmanager
-def collected(faults: list[str]) -> Iterator[None]:
-    """Go on after an error, so that all of a file or folder are reported at once."""
+def collected(faults: list[AnnotationError], path: Path | None = None) -> Iterator[None]:
+    """Continue after an error, so that all of a file or folder are reported at once; `path` is the file it is in."""
+    try:
+        with in_file(path):
+            yield
+    except AnnotationError as error:
+        faults.append(error)
+
+
+@contextmanager
+def in_file(path: Path | None) -> Iterator[None]:
+    """An error that names no file is about this one."""
     try:
         yield
-    except AnnotationError as error:
-        faults.append(str(error))
+    except GlyphFeedError as error:
+        if error.path is None and path is not None:
+            error.path = str(path)
+        raise
 
 
-def raise_faults(faults: Sequence[str]) -> None:
+def raise_faults(faults: Sequence[AnnotationError]) -> None:
     """One error with all that was collected, if anything was."""
     if faults:
-        raise AnnotationError(list_faults(faults))
+        raise merged(faults)
+
+
+def merged(faults: Sequence[AnnotationError]) -> AnnotationError:
+    """One error with the messages of all, and the fields of the first."""
+    first, message = faults[0], list_faults([str(fault) for fault in faults])
+    return AnnotationError(message, setting=first.setting, value=first.value, path=first.path)
 
 
 def list_faults(faults: Sequence[str]) -> str:

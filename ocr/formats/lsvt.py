@@ -26,12 +26,12 @@ def parse_lsvt(document: Document) -> dict[str, Page]:
     """Pages by image; the JSON names images without their extension."""
     where = document.where
     pages: dict[str, Page] = {}
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     for stem, entries in expect(document.root, dict, where, "the file").items():
         with collected(faults):
             name = document.names.of_stem(stem, where)
             if name in pages:
-                raise AnnotationError(f"{where}: {stem}: {name} is annotated twice: remove one of them")
+                raise AnnotationError(f"{where}: {stem}: {name} is annotated twice: remove one of them", value=name)
             entries = expect(entries, list, f"{where}: {stem}", "the page")
             pages[name] = Page(tuple([_parse_word(entry, at, f"{where}: {stem}") for at, entry in enumerate(entries)]))
     raise_faults(faults)

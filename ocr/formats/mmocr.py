@@ -24,7 +24,7 @@ def parse_mmocr(document: Document) -> dict[str, Page]:
     """Pages by image."""
     where = document.where
     pages: dict[str, Page] = {}
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     entries = expect(expect(document.root, dict, where, "the file").get("data_list"), list, where, '"data_list"')
     for number, entry in enumerate(entries):
         with collected(faults):
@@ -34,7 +34,8 @@ def parse_mmocr(document: Document) -> dict[str, Page]:
             if name in pages:
                 raise AnnotationError(
                     f"{place}: {name} occurs twice: remove one, or set image_path (--image-path) to the folder that "
-                    "the paths start from"
+                    "the paths start from",
+                    value=name,
                 )
             instances = expect(entry.get("instances", []), list, f"{where}: {name}", '"instances"')
             words = [_parse_instance(item, at, f"{where}: {name}") for at, item in enumerate(instances, start=1)]
@@ -52,7 +53,11 @@ def _parse_instance(instance: Any, at: int, page: str) -> Word:
     else:
         box = numbers(expect(instance.get("bbox"), list, place, 'no "polygon", and "bbox"'), place, '"bbox"')
         if len(box) != 4:
-            raise AnnotationError(f'{place}: "bbox" has {len(box)} numbers, not left, top, right, bottom: correct it')
+            raise AnnotationError(
+                f'{place}: "bbox" has {len(box)} numbers, not left, top, right, bottom: correct it',
+                setting="bbox",
+                value=box,
+            )
         points = box_corners(*box)
     return Word(key, points, text_or_none(instance.get("text")), is_true(instance.get("ignore")))
 

@@ -19,7 +19,10 @@ class ImageNames:
     def __init__(self, image_path: Path | None) -> None:
         if image_path is not None and not image_path.is_dir():
             raise AnnotationError(
-                f"image_path={image_path} (--image-path) is not a folder: set it to the folder of the images"
+                f"image_path={image_path} (--image-path) is not a folder: set it to the folder of the images",
+                setting="image_path",
+                value=image_path,
+                path=image_path,
             )
         self._folder = image_path
 
@@ -44,7 +47,9 @@ class ImageNames:
                 return written
             if len(found) > 1:
                 raise AnnotationError(
-                    f"{label} may refer to {' or '.join(found)} in {self._folder}: rename one of them"
+                    f"{label} may refer to {' or '.join(found)} in {self._folder}: rename one of them",
+                    value=found,
+                    path=label,
                 )
             if found:
                 return found[0]
@@ -55,7 +60,7 @@ class ImageNames:
         found = self._by_stem.get(stem, [])
         if len(found) > 1:
             raise AnnotationError(
-                f"{where}: {stem} may refer to {' or '.join(found)} in {self._folder}: rename one of them"
+                f"{where}: {stem} may refer to {' or '.join(found)} in {self._folder}: rename one of them", value=found
             )
         return found[0] if found else self.of_path(stem if is_image(stem) else stem + suffix)
 

@@ -18,7 +18,7 @@ from ocr.errors import AnnotationError
 from ocr.formats.annotation import Annotations, Page, Word
 from ocr.formats.document import Document
 from ocr.formats.json_stream import JsonStream
-from ocr.formats.lines import shorten
+from ocr.formats.lines import in_file, shorten
 from ocr.formats.row_mapping import RowMapping, RowMappingWriter
 
 # With == in mind: 0, 1, 0.0 and 1.0 pass too.
@@ -42,17 +42,25 @@ def parse_native(document: Document) -> dict[str, Page]:
 
 def _parse_root(root: Any, where: str) -> dict[str, Page]:
     if not isinstance(root, dict):
-        raise AnnotationError(f'{where}: the file holds a {type(root).__name__}, not {{"images": {{...}}}}: correct it')
+        raise AnnotationError(
+            f'{where}: the file holds a {type(root).__name__}, not {{"images": {{...}}}}: correct it', value=root
+        )
     images = root.get("images")
     if isinstance(images, list):
         raise AnnotationError(
-            f'{where}: "images" is a list, as in COCO: set annotation_format (--format) to coco or auto'
+            f'{where}: "images" is a list, as in COCO: set annotation_format (--format) to coco or auto',
+            setting="images",
+            value=images,
         )
     if not isinstance(images, dict):
         state = (
             f"is {shorten(images, 40)}" if "images" in root else f"is missing; the file has {shorten(list(root), 60)}"
         )
-        raise AnnotationError(f'{where}: "images" {state}: it must map file names to pages, {{}} if there are none')
+        raise AnnotationError(
+            f'{where}: "images" {state}: it must map file names to pages, {{}} if there are none',
+            setting="images",
+            value=images,
+        )
     return {name: _parse_page(page, where, name) for name, page in images.items()}
 
 
@@ -70,7 +78,7 @@ def stream_native(path: Path) -> Iterator[tuple[str, Page]]:
     """The pages of a file that is larger than memory, one by one; what `parse_native` refuses is refused here too."""
     where, hashes = str(path), array("Q")
     try:
-        with path.open("rb") as stream:
+        with in_file(path), path.open("rb") as stream:
             for name, page, text in JsonStream(stream, "images"):
                 assert name is not None
                 pages = {name: _parse_page(page, where, name)}
@@ -80,7 +88,7 @@ def stream_native(path: Path) -> Iterator[tuple[str, Page]]:
     except AnnotationError:
         raise
     except (ValueError, RecursionError) as error:
-        raise AnnotationError(f"{where}: not valid JSON ({error}): write it again") from error
+        raise AnnotationError(f"{where}: not valid JSON ({error}): write it again", path=path) from error
     _refuse_repeated_pages(path, hashes)
 
 
@@ -120,7 +128,9 @@ def _refuse_repeated_pages(path: Path, hashes: array[int]) -> None:
             if name in seen:
                 raise AnnotationError(
                     f"{path}: {shorten(name)} occurs twice, and only the second one would be read: rename one, or "
-                    "merge them"
+                    "merge them",
+                    value=name,
+                    path=path,
                 )
             if name is not None and _hash(name) in repeated:
                 seen.add(name)
@@ -139,7 +149,8 @@ def _without_duplicates(pairs: list[tuple[str, Any]], where: str) -> dict[str, A
             if key in seen and isinstance(value, dict | list):
                 raise AnnotationError(
                     f"{where}: {shorten(key)} occurs twice in one object, the second time as {shorten(value)}, "
-                    "and only that one would be read: rename one, or merge them"
+                    "and only that one would be read: rename one, or merge them",
+                    value=key,
                 )
             seen.add(key)
     return made
@@ -149,7 +160,9 @@ def _parse_page(page: Any, where: str, name: str) -> Page:
     if page is None:
         return Page()
     if not isinstance(page, dict):
-        raise AnnotationError(f"{where}: {name}: the page is {shorten(page)}, not an object: correct the file")
+        raise AnnotationError(
+            f"{where}: {name}: the page is {shorten(page)}, not an object: correct the file", value=page
+        )
     size = page_size(page.get("img_w"), page.get("img_h"), f"{where}: {name}")
     words = page.get("words")
     if isinstance(words, list):
@@ -176,16 +189,20 @@ def _parse_page(page: Any, where: str, name: str) -> Page:
 
 def _culprit(words: Any, place: str) -> AnnotationError:
     if not isinstance(words, dict):
-        return AnnotationError(f'{place}: "words" is {shorten(words)}, not an object: correct the file')
+        return AnnotationError(
+            f'{place}: "words" is {shorten(words)}, not an object: correct the file', setting="words", value=words
+        )
     for key, word in words.items():
         if not isinstance(word, dict):
             return AnnotationError(
-                f'{place}: word {key} is {shorten(word)}, not {{"points": [[x, y], ...]}}: correct the file'
+                f'{place}: word {key} is {shorten(word)}, not {{"points": [[x, y], ...]}}: correct the file', value=word
             )
         if word.get("illegibility") not in _FLAGS:
             break
     return AnnotationError(
-        f"{place}: word {key}: illegibility is {shorten(word.get('illegibility'))}: write true or false"
+        f"{place}: word {key}: illegibility is {shorten(word.get('illegibility'))}: write true or false",
+        setting="illegibility",
+        value=word.get("illegibility"),
     )
 
 
@@ -196,7 +213,8 @@ def page_size(width: Any, height: Any, place: str) -> tuple[int, int] | None:
     if all(type(side) in (int, float) and 0 < side < 2**31 and side == int(side) for side in (width, height)):
         return int(width), int(height)
     raise AnnotationError(
-        f"{place}: the page's size is {shorten(width)} x {shorten(height)}: write whole pixels, or leave both out"
+        f"{place}: the page's size is {shorten(width)} x {shorten(height)}: write whole pixels, or leave both out",
+        value=(width, height),
     )
 
 
@@ -245,7 +263,7 @@ def _is_utf8(text: str) -> bool:
 def _page_entry(page: Page, name: str) -> dict[str, Any]:
     words = {word.key: _word_entry(word) for word in page.words}
     if len(words) != len(page.words):
-        raise AnnotationError(f"{name}: two words share a key: give each word of a page its own id")
+        raise AnnotationError(f"{name}: two words share a key: give each word of a page its own id", value=name)
     size = {} if page.size is None else {"img_w": page.size[0], "img_h": page.size[1]}
     return {**size, "words": words}
 

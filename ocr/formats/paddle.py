@@ -29,7 +29,7 @@ def parse_paddle(document: Document) -> dict[str, Page]:
     where, names = document.where, document.names
     pages: dict[str, Page] = {}
     first: dict[str, tuple[int, str]] = {}
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     for number, line in numbered_lines(document.text):
         with collected(faults):
             name, entries, path = _parse_line(line, number, where, names)
@@ -43,7 +43,8 @@ def parse_paddle(document: Document) -> dict[str, Page]:
                 raise AnnotationError(
                     f"{where}, line {number}: {name} is labelled twice ({shorten(path)}), first in line "
                     f"{first[name][0]}: remove one line, or set image_path (--image-path) to the folder that the paths "
-                    "start from"
+                    "start from",
+                    value=name,
                 )
     raise_faults(faults)
     return pages
@@ -64,7 +65,9 @@ def _parse_line(line: str, number: int, where: str, names: ImageNames) -> tuple[
 def _parse_entry(entry: Any, index: int, place: str) -> Word:
     key = f"{index:04d}"
     if not isinstance(entry, dict):
-        raise AnnotationError(f"{place}: word {key} is {shorten(entry)}, not an object: correct the label file")
+        raise AnnotationError(
+            f"{place}: word {key} is {shorten(entry)}, not an object: correct the label file", value=entry
+        )
     transcription = entry.get("transcription")
     ignore = bool(entry.get("difficult")) or transcription in IGNORED
     return Word(key, entry.get("points"), transcription, ignore)  # type: ignore[arg-type]
@@ -74,7 +77,7 @@ def write_paddle(export: Export) -> Iterator[str]:
     """A line per image; a word without a text is written with an empty one, as PPOCRLabel does before it is read."""
     for name, page in export.pages.items():
         if set(name) & {"\t", "\n", "\r"}:
-            raise AnnotationError(f"{name!r}: a label file cannot hold this name: rename the image")
+            raise AnnotationError(f"{name!r}: a label file cannot hold this name: rename the image", value=name)
         entries = [
             {
                 "transcription": "" if word.text is None else word.text,

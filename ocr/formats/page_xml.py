@@ -20,9 +20,11 @@ def parse_page_xml(document: Document) -> dict[str, Page]:
     root, where = document.root, document.where
     page = root.find("Page") if root.tag == "PcGts" else None
     if page is None:
-        raise AnnotationError(f"{where}: no <PcGts> with a <Page>: set annotation_format (--format) to its format")
+        raise AnnotationError(
+            f"{where}: no <PcGts> with a <Page>: set annotation_format (--format) to its format", value=root.tag
+        )
     words: list[Word] = []
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     for element, language in _smallest(page, "TextRegion", None):
         key = f"{len(words) + len(faults) + 1:04d}"
         with collected(faults):
@@ -49,7 +51,7 @@ def _smallest(parent: Element, tag: str, language: str | None) -> Iterator[tuple
 def _points(element: Element, place: str) -> list[list[float]]:
     coords = element.find("Coords")
     if coords is None:
-        raise AnnotationError(f"{place}: no <Coords>: add them, or remove the element")
+        raise AnnotationError(f"{place}: no <Coords>: add them, or remove the element", setting="Coords")
     written = coords.get("points")
     if written is None:
         # Until 2010 a point was an element of its own.
@@ -57,7 +59,11 @@ def _points(element: Element, place: str) -> list[list[float]]:
     else:
         pairs = [list(pair.split(",")) for pair in written.split()]
     if not pairs or any(len(pair) != 2 for pair in pairs):
-        raise AnnotationError(f'{place}: points are {shorten(written)}, not "x,y x,y ...": correct the file')
+        raise AnnotationError(
+            f'{place}: points are {shorten(written)}, not "x,y x,y ...": correct the file',
+            setting="points",
+            value=written,
+        )
     return [numbers(pair, place, "a coordinate") for pair in pairs]
 
 

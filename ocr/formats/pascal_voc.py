@@ -30,9 +30,11 @@ def parse_voc(document: Document) -> dict[str, Page]:
     """The page of a file; `difficult` objects are ignored. Coordinates are as written, also if they count from 1."""
     root, where = document.root, document.where
     if root.tag != "annotation":
-        raise AnnotationError(f"{where}: the XML is <{root.tag}>, and Pascal VOC has <annotation>: set --format")
+        raise AnnotationError(
+            f"{where}: the XML is <{root.tag}>, and Pascal VOC has <annotation>: set --format", value=root.tag
+        )
     words: list[Word] = []
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     for number, item in enumerate(root.iter("object"), start=1):
         with collected(faults):
             name = _text(item, "name")
@@ -51,7 +53,9 @@ def _outline(item: Element, place: str) -> list[list[float]]:
         x, y, width, height, angle = numbers([_text(rotated, side) for side in _ROTATED], place, "<robndbox>")
         return about_centre(x, y, width, height, angle).corners()
     if box is None:
-        raise AnnotationError(f"{place}: no <bndbox>: add one, or convert the file if it is not Pascal VOC")
+        raise AnnotationError(
+            f"{place}: no <bndbox>: add one, or convert the file if it is not Pascal VOC", setting="bndbox"
+        )
     return box_corners(*numbers([_text(box, side) for side in _BOX], place, "<bndbox>"))
 
 

@@ -13,6 +13,7 @@ from ocr.formats.annotation import Annotations, PageStream
 from ocr.formats.contents import identify, parse_content, read_text
 from ocr.formats.document import Document
 from ocr.formats.folder import read_folder
+from ocr.formats.lines import in_file
 from ocr.formats.names import ImageNames
 from ocr.formats.native import keep_native, looks_native, stream_native
 from ocr.formats.registry import FORMATS
@@ -32,23 +33,36 @@ def read_annotations(
     `categories` are the names of those categories that are text, if the format has others; "auto": those named so.
     """
     if format != "auto" and format not in FORMATS:
-        raise ConfigError(f"annotation_format={format}: {near_names(format, ['auto', *FORMATS])} (--format)")
+        raise ConfigError(
+            f"annotation_format={format}: {near_names(format, ['auto', *FORMATS])} (--format)",
+            setting="annotation_format",
+            value=format,
+        )
     is_list = isinstance(categories, Sequence) and not isinstance(categories, str)
     if categories != "auto" and not (is_list and categories):
-        raise ConfigError(f"annotation_categories={categories} (--categories) must be auto or a list of names")
+        raise ConfigError(
+            f"annotation_categories={categories} (--categories) must be auto or a list of names",
+            setting="annotation_categories",
+            value=categories,
+        )
     path = Path(path)
     names = ImageNames(None if image_path is None else Path(image_path))
     if not path.exists():
         raise AnnotationError(
-            f"{path}: no such file or folder: set annotation_path (--annotation-path) to the annotations"
+            f"{path}: no such file or folder: set annotation_path (--annotation-path) to the annotations",
+            setting="annotation_path",
+            path=path,
         )
     read = read_folder if path.is_dir() else _read_file
-    with _garbage_collection_paused():
+    with _garbage_collection_paused(), in_file(path):
         found = read(path, format, names, categories)
     if categories != "auto" and FORMATS[found.format].categories is None:
         raise ConfigError(
             f"annotation_categories={list(categories)} (--categories), but {path} is {found.format}, which has no "
-            "categories: leave it at auto"
+            "categories: leave it at auto",
+            setting="annotation_categories",
+            value=categories,
+            path=path,
         )
     return found
 
@@ -79,7 +93,8 @@ def _read_file(path: Path, format: str, names: ImageNames, wanted: str | Sequenc
     may_be_empty = format != "auto" and FORMATS[format].content == "text" and FORMATS[format].suffixes
     if not text.strip() and not may_be_empty:
         raise AnnotationError(
-            f"{where}: the file is empty: write it again, or set annotation_path (--annotation-path) to another"
+            f"{where}: the file is empty: write it again, or set annotation_path (--annotation-path) to another",
+            path=path,
         )
     format, root = identify(path, text) if format == "auto" else (format, parse_content(format, text, where))
     notes: list[str] = []

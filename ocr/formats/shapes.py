@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ocr.errors import AnnotationError
+from ocr.formats.fields import field_in
 from ocr.formats.lines import shorten
 
 _DECIMALS = 4
@@ -115,6 +116,10 @@ def numbers(values: Iterable[Any], place: str, what: str) -> list[float]:
             with suppress(ValueError):
                 number = float(value)
         if type(number) not in (int, float) or not abs(number) <= _LARGEST:
-            raise AnnotationError(f"{place}: {what} is {shorten(value)}, which is not a number of pixels: correct it")
+            raise AnnotationError(
+                f"{place}: {what} is {shorten(value)}, which is not a number of pixels: correct it",
+                setting=field_in(what),
+                value=value,
+            )
         found.append(number)
     return found

@@ -16,9 +16,15 @@ def check_tasks(format: str, out: Path | None) -> Path:
     """Refuse a format without a place for reasons, and one without a target."""
     check_written(format)
     if format not in WITH_NOTES:
-        raise ConfigError(f"--tasks {format}: it has no field for a reason. Choose one of {', '.join(WITH_NOTES)}")
+        raise ConfigError(
+            f"--tasks {format}: it has no field for a reason. Choose one of {', '.join(WITH_NOTES)}",
+            setting="--tasks",
+            value=format,
+        )
     if out is None:
-        raise ConfigError(f"--tasks {format} needs --out: the file to write, or the folder for labelme")
+        raise ConfigError(
+            f"--tasks {format} needs --out: the file to write, or the folder for labelme", setting="--out"
+        )
     if out.exists():
-        raise ConfigError(f"--out {out} exists: give another name, or remove it")
+        raise ConfigError(f"--out {out} exists: give another name, or remove it", setting="--out", value=out, path=out)
     return out

@@ -44,7 +44,7 @@ def _parse_records(text: str, where: str) -> tuple[Word, ...]:
     if text[: starts[0]].strip():
         raise unreadable(where, 1, text[: starts[0]].strip(), "Total-Text", _FORM)
     ends = [*starts[1:], len(text)]
-    words, faults = [], list[str]()
+    words, faults = [], list[AnnotationError]()
     for start, end in zip(starts, ends, strict=True):
         with collected(faults):
             words.append(_parse_record(text[start:end], where, text.count("\n", 0, start) + 1))
@@ -63,7 +63,8 @@ def _parse_record(record: str, where: str, line: int) -> Word:
         raise unreadable(where, line, record.strip(), "Total-Text", _FORM) from error
     if len(xs) != len(ys):
         raise AnnotationError(
-            f"{where}, line {line}: {len(xs)} x for {len(ys)} y in {shorten(record.strip())}: correct the record"
+            f"{where}, line {line}: {len(xs)} x for {len(ys)} y in {shorten(record.strip())}: correct the record",
+            value=record.strip(),
         )
     ignore = transcription in ("", *IGNORED) or orientation == "#"
     points = [[x, y] for x, y in zip(xs, ys, strict=True)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Page
-from ocr.formats.lines import list_faults, shorten
+from ocr.formats.lines import merged, shorten
 from ocr.geometry.polygons import Polygons
 
 _NUMBERS = frozenset((int, float))
@@ -97,17 +97,16 @@ def _unnest(points: Any) -> Any:
 def _culprit(
     outlines: Sequence[Any], ignore: Sequence[Any], texts: Sequence[Any], name: Callable[[int], str]
 ) -> AnnotationError:
-    faults = []
+    faults: list[AnnotationError] = []
     for index, (points, flag, text) in enumerate(zip(outlines, ignore, texts, strict=True)):
         fault = fault_of(points)
         if fault is not None:
-            faults.append(
-                f"{name(index)}: points {shorten(points)} {fault}: `ocr doctor DATA --fix` writes a repaired copy"
-            )
+            problem = f"points {shorten(points)} {fault}: `ocr doctor DATA --fix` writes a repaired copy"
+            faults.append(AnnotationError(f"{name(index)}: {problem}", setting="points", value=points))
         elif type(text) not in _TEXTS:
-            faults.append(
-                f"{name(index)}: transcription {shorten(text)} is not text: put it in quotes, or leave it out"
-            )
+            problem = f"transcription {shorten(text)} is not text: put it in quotes, or leave it out"
+            faults.append(AnnotationError(f"{name(index)}: {problem}", setting="transcription", value=text))
         elif type(flag) not in _FLAGS:
-            faults.append(f"{name(index)}: ignore is {shorten(flag)}: write true or false")
-    return AnnotationError(list_faults(faults))
+            problem = f"ignore is {shorten(flag)}: write true or false"
+            faults.append(AnnotationError(f"{name(index)}: {problem}", setting="ignore", value=flag))
+    return merged(faults)

@@ -46,14 +46,14 @@ def parse_via(document: Document) -> dict[str, Page]:
     """Pages by image. VIA does not store the size of a page."""
     root, where = expect(document.root, dict, document.where, "the file"), document.where
     pages: dict[str, Page] = {}
-    faults: list[str] = []
+    faults: list[AnnotationError] = []
     for key, page in expect(root.get("_via_img_metadata", root), dict, where, '"_via_img_metadata"').items():
         place = f"{where}: {key}"
         with collected(faults):
             written = expect(expect(page, dict, place, "the page").get("filename"), str, place, '"filename"')
             name = document.names.of_path(written)
             if name in pages:
-                raise AnnotationError(f"{place}: {name} occurs twice: remove one of them")
+                raise AnnotationError(f"{place}: {name} occurs twice: remove one of them", value=name)
             regions = expect(_listed(page.get("regions")), list, place, '"regions"')
             found = [_word(region, at, f"{where}: {name}", document) for at, region in enumerate(regions, start=1)]
             pages[name] = Page(tuple([word for word in found if word is not None]))
@@ -98,7 +98,9 @@ def _outline(shape: dict[str, Any], place: str) -> list[list[float]]:
                 for field in ("all_points_x", "all_points_y")
             )
             if len(xs) != len(ys):
-                raise AnnotationError(f"{place}: {len(xs)} x for {len(ys)} y: correct the region")
+                raise AnnotationError(
+                    f"{place}: {len(xs)} x for {len(ys)} y: correct the region", value=(len(xs), len(ys))
+                )
             points = [[x, y] for x, y in zip(xs, ys, strict=True)]
             # VIA 1 repeats the first point at the end.
             return points[:-1] if len(points) > 3 and points[0] == points[-1] else points
@@ -106,7 +108,9 @@ def _outline(shape: dict[str, Any], place: str) -> list[list[float]]:
             x, y, width, height = numbers([shape.get(side) for side in _BOX], place, "a side of the rectangle")
             return box_corners(x, y, *rounded((x + width, y + height)))
         case other:
-            raise AnnotationError(f"{place}: the shape {other!r} is not read: draw it as a polygon")
+            raise AnnotationError(
+                f"{place}: the shape {other!r} is not read: draw it as a polygon", setting="name", value=other
+            )
 
 
 def write_via(export: Export) -> Iterator[str]:

@@ -53,7 +53,7 @@ def write_annotations(
 def check_written(format: str) -> None:
     """Refuse a format that has no writer."""
     if format not in WRITTEN:
-        raise ConfigError(f"format={format} (--to): {near_names(format, list(WRITTEN))}")
+        raise ConfigError(f"format={format} (--to): {near_names(format, list(WRITTEN))}", setting="--to", value=format)
 
 
 def files_of(names: Iterable[str], folder: Path, format: str) -> dict[str, Path]:
@@ -63,12 +63,20 @@ def files_of(names: Iterable[str], folder: Path, format: str) -> dict[str, Path]
     for name in names:
         relative = PurePosixPath(name.replace("\\", "/"))
         if relative.is_absolute() or ".." in relative.parts or not relative.name or ":" in relative.parts[0]:
-            raise AnnotationError(f"{name!r} is no name of a file in {folder}: name images relative to their folder")
+            raise AnnotationError(
+                f"{name!r} is no name of a file in {folder}: name images relative to their folder",
+                value=name,
+                path=folder,
+            )
         # A page of a PDF, scan.pdf#page=2, is told from the others by what follows its suffix.
         stem = relative.stem if is_image(name) else relative.name
         file = folder / relative.with_name(stem + FORMATS[format].suffixes[0])
         if file in taken:
-            raise AnnotationError(f"{taken[file]} and {name} would both be {file.name}: rename one of the images")
+            raise AnnotationError(
+                f"{taken[file]} and {name} would both be {file.name}: rename one of the images",
+                value=(taken[file], name),
+                path=file,
+            )
         found[name], taken[file] = file, name
     return found
 

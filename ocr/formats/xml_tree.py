@@ -32,11 +32,15 @@ def root_tag(text: str) -> str | None:
 def parse_xml(text: str, where: str) -> ElementTree.Element:
     """The first element of an XML text, tags without their namespaces."""
     if text.startswith("<!DOCTYPE", _end_of_prolog(text)):
-        raise AnnotationError(f"{where}: the XML has a document type, which is not read: remove <!DOCTYPE ...>")
+        raise AnnotationError(
+            f"{where}: the XML has a document type, which is not read: remove <!DOCTYPE ...>", value="<!DOCTYPE"
+        )
     try:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError) as error:
-        raise AnnotationError(f"{where}: not valid XML ({error}): correct or download the file again") from error
+        raise AnnotationError(
+            f"{where}: not valid XML ({error}): correct or download the file again", value=str(error)
+        ) from error
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
     return root

@@ -55,7 +55,7 @@ def convert_annotations(
     """
     check_written(to)
     if not source.exists():
-        raise AnnotationError(f"{source}: no such file or folder: name the annotations to convert")
+        raise AnnotationError(f"{source}: no such file or folder: name the annotations to convert", path=source)
     _check_target(source, target, to, overwrite)
     annotations = read_annotations(source, format, image_path, categories)
     if FORMATS[to].write_page is not None and not overwrite:
@@ -75,22 +75,49 @@ def convert_annotations(
 def _check_target(source: Path, target: Path, to: str, overwrite: bool) -> None:
     if FORMATS[to].write_page is not None:
         if target.exists() and not target.is_dir():
-            raise ConfigError(f"target={target} is a file, and {to} is a folder of files: give the name of a folder")
+            raise ConfigError(
+                f"target={target} is a file, and {to} is a folder of files: give the name of a folder",
+                setting="target",
+                value=target,
+                path=target,
+            )
         return
     # A .txt written into the folder that is read would be an annotation file the next time.
     if to == "native" and target.suffix.lower() != ".json":
-        raise ConfigError(f"target={target}: the native format is JSON: give a name that ends in .json")
+        raise ConfigError(
+            f"target={target}: the native format is JSON: give a name that ends in .json",
+            setting="target",
+            value=target,
+            path=target,
+        )
     if not target.exists():
         return
     if target.samefile(source):
-        raise ConfigError(f"target={target} is the source itself: give the converted file another name")
+        raise ConfigError(
+            f"target={target} is the source itself: give the converted file another name",
+            setting="target",
+            value=target,
+            path=target,
+        )
     if target.is_dir():
-        raise ConfigError(f"target={target} is a folder: give the name of a file in it")
+        raise ConfigError(
+            f"target={target} is a folder: give the name of a file in it", setting="target", value=target, path=target
+        )
     if not overwrite:
-        raise ConfigError(f"target={target} exists: give another name, or overwrite=True (--overwrite)")
+        raise ConfigError(
+            f"target={target} exists: give another name, or overwrite=True (--overwrite)",
+            setting="target",
+            value=target,
+            path=target,
+        )
 
 
 def _refuse_existing(annotations: Annotations, target: Path, to: str) -> None:
     for file in files_of(annotations.pages, target, to).values():
         if file.exists():
-            raise ConfigError(f"target={target}: {file} exists: give another folder, or overwrite=True (--overwrite)")
+            raise ConfigError(
+                f"target={target}: {file} exists: give another folder, or overwrite=True (--overwrite)",
+                setting="target",
+                value=target,
+                path=file,
+            )

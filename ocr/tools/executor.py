@@ -183,7 +183,9 @@ class _RayWorkers(_WorkerPool):
             except ray.exceptions.RayError as error:
                 raise StageError(
                     f"executor=ray: the chunk that starts with task {first} failed {RETRIES + 1} times "
-                    f"({type(error).__name__}: {error}). See Ray's logs, or use executor=local"
+                    f"({type(error).__name__}: {error}). See Ray's logs, or use executor=local",
+                    setting="executor",
+                    value="ray",
                 ) from error
             yield first, results
 
@@ -206,7 +208,10 @@ def _run_on_ray(function: Callable[[Task], Result], chunk: Sequence[Task], folde
     except OSError as error:
         raise ConfigError(
             f"executor=ray: {folder} does not exist on {socket.gethostname()}. All machines of the cluster must see "
-            "the working directory of the command, and its data, under the same paths"
+            "the working directory of the command, and its data, under the same paths",
+            setting="executor",
+            value="ray",
+            path=folder,
         ) from error
     return [function(task) for task in chunk]
 
@@ -230,7 +235,9 @@ def _start_ray(address: str, workers: int | None) -> None:
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"executor=ray, RAY_ADDRESS={address}: Ray cannot be used there ({error}). Start a cluster there (one that "
-            "wants a token takes RAY_AUTH_MODE=token here too), or unset RAY_ADDRESS for Ray on this machine"
+            "wants a token takes RAY_AUTH_MODE=token here too), or unset RAY_ADDRESS for Ray on this machine",
+            setting="RAY_ADDRESS",
+            value=address,
         ) from error
 
 

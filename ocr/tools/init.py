@@ -58,7 +58,9 @@ def write_project(folder: Path) -> list[Path]:
     """Write the files of a project; an error, and nothing written, if one of them exists."""
     files = {folder / name: text for name, text in FILES.items()}
     if existing := [file for file in files if file.exists()]:
-        raise ConfigError(f"{existing[0]} exists, and would be replaced. Remove it, or give another folder")
+        raise ConfigError(
+            f"{existing[0]} exists, and would be replaced. Remove it, or give another folder", path=existing[0]
+        )
     for file, text in files.items():
         with replacing(file) as stream:
             stream.write(text.encode())

@@ -22,7 +22,11 @@ def main(checkpoint: str) -> None:
     size = PACKAGED.stat().st_size
     if size > MAX_BYTES:
         PACKAGED.unlink()
-        raise ConfigError(f"{checkpoint}: {format_bytes(size)} of weights, and the package has room for 5 MB")
+        raise ConfigError(
+            f"{checkpoint}: {format_bytes(size)} of weights, and the package has room for 5 MB",
+            value=size,
+            path=checkpoint,
+        )
     print(f"{PACKAGED.name}: {format_bytes(size)}, {provenance}")
 
 

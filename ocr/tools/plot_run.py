@@ -22,10 +22,16 @@ def plot_run(run: Path, target: Path) -> None:
 
     logs = sorted(run.glob("csv/*/metrics.csv"))
     if not logs:
-        raise DataError(f"{run}/csv has no metrics.csv. Give the folder of a run of `ocr train` with its CSV logger on")
+        raise DataError(
+            f"{run}/csv has no metrics.csv. Give the folder of a run of `ocr train` with its CSV logger on", path=run
+        )
     hmean, loss = _values(logs[-1], HMEAN), _values(logs[-1], LOSS)
     if not hmean or not loss:
-        raise DataError(f"{logs[-1]} has no {LOSS if hmean else HMEAN} yet: wait for the first validation")
+        raise DataError(
+            f"{logs[-1]} has no {LOSS if hmean else HMEAN} yet: wait for the first validation",
+            value=LOSS if hmean else HMEAN,
+            path=logs[-1],
+        )
     figure, axis = pyplot.subplots(figsize=(8, 4), layout="constrained")
     losses = axis.twinx()
     axis.plot(*zip(*hmean, strict=True), color="tab:green", marker="o")
@@ -48,6 +54,8 @@ def main() -> None:
     """`python scripts/plot_run.py RUN PICTURE`."""
     with one_line_errors():
         if len(sys.argv) != 3:
-            raise ConfigError("give the folder of a run and a picture: plot_run.py outputs/DAY/TIME curve.png")
+            raise ConfigError(
+                "give the folder of a run and a picture: plot_run.py outputs/DAY/TIME curve.png", value=sys.argv[1:]
+            )
         plot_run(Path(sys.argv[1]), Path(sys.argv[2]))
         print(f"drawn: {sys.argv[2]}")

@@ -150,4 +150,8 @@ def _refuse_shared_files(names: Sequence[str], folder: Path) -> None:
         name = names[index]
         first = owners.setdefault(map_file(folder, name), name)
         if first != name:
-            raise DataError(f"{first} and {name} would share {map_file(folder, name)}. Rename one of the images")
+            raise DataError(
+                f"{first} and {name} would share {map_file(folder, name)}. Rename one of the images",
+                value=(first, name),
+                path=map_file(folder, name),
+            )

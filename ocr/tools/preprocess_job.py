@@ -29,7 +29,11 @@ def listed_splits(config: DictConfig) -> list[str]:
     """The names in `splits`."""
     splits = list(config.splits) if isinstance(config.splits, ListConfig) else []
     if not splits:
-        raise ConfigError(f"splits={config.splits} is not a list of splits. Give one: splits=[train,val]")
+        raise ConfigError(
+            f"splits={config.splits} is not a list of splits. Give one: splits=[train,val]",
+            setting="splits",
+            value=config.splits,
+        )
     return splits
 
 

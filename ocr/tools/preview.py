@@ -46,7 +46,7 @@ def draw_preview(
         except DataError as error:
             left_out.append(str(error))
     if not rows:
-        raise DataError(f"none of the {split} pages can be read. The last: {left_out[-1]}")
+        raise DataError(f"none of the {split} pages can be read. The last: {left_out[-1]}", value=split, path=data)
     encoded = cv2.imencode(".png", np.concatenate(rows)[:, :, ::-1])[1]
     with replacing(out) as stream:
         stream.write(encoded.tobytes())

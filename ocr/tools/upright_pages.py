@@ -45,7 +45,12 @@ def _upright_page(page: Page, orientation: int, raw_size: tuple[int, int], frame
     try:
         polygons = to_polygons(page, name)
     except AnnotationError as error:
-        raise AnnotationError(f"{error}: an EXIF page cannot be turned upright with such a word") from error
+        raise AnnotationError(
+            f"{error}: an EXIF page cannot be turned upright with such a word",
+            setting=error.setting,
+            value=error.value,
+            path=name,
+        ) from error
     if frame == "auto":
         frame = frame_by_geometry(polygons.vertices, orientation, raw_size, page.size) or "upright"
     if frame == "upright":

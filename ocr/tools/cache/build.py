@@ -105,7 +105,9 @@ def _build(config: DictConfig, split: str, workers: int | None, executor: str) -
     if not isinstance(dataset, PageDataset) or dataset.cache is None:
         raise ConfigError(
             f"data.cache={config.data.cache or 'off'} stores nothing of {split}: there is no cache to build. Set "
-            "data.cache=auto here and for training, or name the other splits: --split"
+            "data.cache=auto here and for training, or name the other splits: --split",
+            setting="data.cache",
+            value=config.data.cache,
         )
     warm_up()
     # From a random start, so that two builds do not process the same pages at the same time.

@@ -83,7 +83,8 @@ def choose(
 def _agreed(chosen: Sequence[StoredCache], console: Console) -> bool:
     if not sys.stdin.isatty():
         raise ConfigError(
-            f"{_sum(chosen)} would be removed, and there is no terminal to ask on. Add --yes, or --dry-run"
+            f"{_sum(chosen)} would be removed, and there is no terminal to ask on. Add --yes, or --dry-run",
+            setting="--yes",
         )
     for cache in chosen:
         console.print(_line(cache), **PLAIN)

@@ -65,9 +65,12 @@ def find_caches(root: Path, names: Sequence[str] = ()) -> dict[Path, str]:
     for name in names:
         matching = [folder for folder in folders if _is_called(folder, name)]
         if not matching:
-            raise ConfigError(f"{name!r} is not a cache in {root}. List their names: ocr cache ls")
+            raise ConfigError(
+                f"{name!r} is not a cache in {root}. List their names: ocr cache ls", value=name, path=root
+            )
         if len(matching) > 1:
-            raise ConfigError(f"{name!r} could be any of {', '.join(map(short.get, matching))}: give more of the name")  # type: ignore[arg-type]
+            candidates = ", ".join(short[folder] for folder in matching)
+            raise ConfigError(f"{name!r} could be any of {candidates}: give more of the name", value=name, path=root)
         wanted |= set(matching)
     return {folder: name for folder, name in short.items() if not names or folder in wanted}
 

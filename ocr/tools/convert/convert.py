@@ -82,12 +82,16 @@ def only_one(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
-        raise OutputError(f"cannot write to {folder} ({error.strerror}). Give another folder") from error
+        raise OutputError(
+            f"cannot write to {folder} ({error.strerror}). Give another folder", setting="out", path=folder
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OutputError(f"{folder}: another process is converting into it. Wait for it, or stop it") from None
+            raise OutputError(
+                f"{folder}: another process is converting into it. Wait for it, or stop it", path=folder
+            ) from None
         except OSError:
             pass  # A file system without locks, such as some network ones.
         yield
@@ -117,7 +121,10 @@ def _stale_shards(plan: Plan, overwrite: bool) -> list[Path]:
         names = ", ".join(path.name for path in stale[:3]) + (", ..." if len(stale) > 3 else "")
         raise ConfigError(
             f"{plan.out} has {len(stale)} shards of an earlier conversion that this one does not need ({names}): "
-            "readers would mix them. Remove them with --overwrite (overwrite=true), or give another folder"
+            "readers would mix them. Remove them with --overwrite (overwrite=true), or give another folder",
+            setting="overwrite",
+            value=len(stale),
+            path=plan.out,
         )
     return stale
 
@@ -194,7 +201,7 @@ def _finish(plan: Plan, merger: Merger) -> ShardIndex:
     merged = merger.index()
     if not merged.samples:
         reason = next(iter(merger.skipped.values()), "")
-        raise DataError(f"{plan.split}: no page can be stored. The first: {reason}")
+        raise DataError(f"{plan.split}: no page can be stored. The first: {reason}", value=plan.split)
     path = index_path(plan.out, plan.split)
     if not _has_text(path, merged.json_parts()):
         with replacing(path) as stream:

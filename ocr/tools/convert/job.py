@@ -23,7 +23,11 @@ def convert_splits(config: DictConfig, console: Console) -> int:
     datasets = {split: build_dataset(config, split) for split in listed_splits(config)}
     for split, dataset in datasets.items():
         if not isinstance(dataset, OCRDataset):
-            raise ConfigError(f"datasets.{split}_dataset is not a folder of pages: set data=base")
+            raise ConfigError(
+                f"datasets.{split}_dataset is not a folder of pages: set data=base",
+                setting=f"datasets.{split}_dataset",
+                value=type(dataset).__name__,
+            )
     return convert(datasets, config.out, settings)
 
 

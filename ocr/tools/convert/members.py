@@ -79,7 +79,9 @@ def take_apart(recipe: Recipe, raw: Sample) -> Parts:
     except (GlyphFeedError, MemoryError):
         raise
     except Exception as error:
-        raise StageError(f"{raw.filename} (sample {raw.index}): {type(error).__name__}: {error}") from error
+        raise StageError(
+            f"{raw.filename} (sample {raw.index}): {type(error).__name__}: {error}", path=raw.filename
+        ) from error
 
 
 def facts_of(recipe: Recipe, raw: Sample) -> dict[str, Any]:
@@ -104,7 +106,10 @@ def put_together(recipe: Recipe, pages: Sequence[Parts]) -> dict[str, bytes]:
         first = pages[0].facts["filename"]
         raise DataError(
             f"{first}: its .{largest} has {len(members[largest])} bytes, and readers accept at most {MAX_MEMBER_BYTES}."
-            " Lower ready_batches (--ready-batches), or leave the page out"
+            " Lower ready_batches (--ready-batches), or leave the page out",
+            setting="ready_batches",
+            value=len(members[largest]),
+            path=first,
         )
     return {name: members[name] for name in recipe.extensions(pages[0].facts["filename"])}
 
@@ -123,7 +128,11 @@ def image_extension(filename: str) -> str:
     extension = PurePosixPath(filename).suffix.lower().removeprefix(".")
     if extension not in IMAGE_EXTENSIONS:
         known = ", ".join(sorted(IMAGE_EXTENSIONS))
-        raise ConfigError(f"{filename!r}: not an image that shards support ({known}). Rename it, or leave it out")
+        raise ConfigError(
+            f"{filename!r}: not an image that shards support ({known}). Rename it, or leave it out",
+            value=extension,
+            path=filename,
+        )
     return extension
 
 
@@ -144,7 +153,10 @@ def _ready_parts(recipe: Recipe, raw: Sample) -> Parts:
     if page.image.dtype != np.uint8:
         raise ConfigError(
             f"ready (--ready) keeps pages as bytes, and a transform makes {page.image.dtype} of {raw.filename}: put "
-            "the normalisation at the end of the transforms"
+            "the normalisation at the end of the transforms",
+            setting="ready",
+            value=page.image.dtype,
+            path=raw.filename,
         )
     is_dense = recipe.kind == DENSE
     record = to_record(page if is_dense else recipe.targets(page), Cut(page=True, maps=not is_dense, dense=is_dense))
@@ -159,7 +171,10 @@ def _stack(pages: Sequence[Parts], name: str) -> NDArray[Any]:
         if page.arrays[name].shape != first:
             raise DataError(
                 f"{page.facts['filename']}: {name} of {page.arrays[name].shape} in a batch of {first}. Batches need "
-                "pages of one size: put a Letterbox(shape=square) into the transforms, or leave out --ready-batches"
+                "pages of one size: put a Letterbox(shape=square) into the transforms, or leave out --ready-batches",
+                setting="ready_batches",
+                value=page.arrays[name].shape,
+                path=page.facts["filename"],
             )
     return np.stack([page.arrays[name] for page in pages])
 

@@ -90,7 +90,11 @@ class Plan:
 def make_plan(dataset: OCRDataset, split: str, out: Path, settings: ConvertSettings) -> Plan:
     """Check what can be checked before anything is written, and cut the split into shards."""
     if not split or split.startswith(".") or "/" in split or "\\" in split:
-        raise ConfigError(f"split {split!r} (--split) cannot begin the name of a file: {split}-000000.tar")
+        raise ConfigError(
+            f"split {split!r} (--split) cannot begin the name of a file: {split}-000000.tar",
+            setting="--split",
+            value=split,
+        )
     source = absolute_source(dataset)
     for name in source.names:
         image_extension(name)

@@ -113,8 +113,13 @@ def _shown(text: str) -> str:
 
 def _local_folder(out: str | Path) -> Path:
     if "://" in str(out):
-        raise ConfigError(f"{out} is not a local folder. Convert into one, then upload it: aws s3 sync FOLDER {out}")
+        raise ConfigError(
+            f"{out} is not a local folder. Convert into one, then upload it: aws s3 sync FOLDER {out}",
+            setting="out",
+            value=out,
+            path=str(out),
+        )
     folder = Path(out).expanduser()
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file. Give a folder for the shards")
+        raise ConfigError(f"{folder} is a file. Give a folder for the shards", setting="out", value=out, path=folder)
     return folder.absolute()

@@ -44,21 +44,33 @@ class ConvertSettings:
         if self.ready_batches and self.shuffle_seed is not None:
             raise ConfigError(
                 f"ready_batches={self.ready_batches} stores neighbouring pages together, and shuffle_seed="
-                f"{self.shuffle_seed} separates them. Leave one of them out"
+                f"{self.shuffle_seed} separates them. Leave one of them out",
+                setting="ready_batches",
+                value=self.ready_batches,
             )
         if self.max_bytes < 1:
-            raise ConfigError(f"bytes_per_shard={self.bytes_per_shard!r} must be a size >= 1 byte, such as 256MB")
+            raise ConfigError(
+                f"bytes_per_shard={self.bytes_per_shard!r} must be a size >= 1 byte, such as 256MB",
+                setting="bytes_per_shard",
+                value=self.bytes_per_shard,
+            )
 
     def _check_form(self) -> None:
         if self.form is None:
             return
         check_choice("form", self.form, FORMS)
         if not self.ready and not self.ready_batches:
-            raise ConfigError(f"form={self.form} is the form of ready samples, and these are not. Add ready (--ready)")
+            raise ConfigError(
+                f"form={self.form} is the form of ready samples, and these are not. Add ready (--ready)",
+                setting="form",
+                value=self.form,
+            )
         if self.ready_batches and self.form == "dense":
             raise ConfigError(
                 f"form=dense, but ready_batches={self.ready_batches} stores batches that are viewed in place. Set "
-                "form=raw, or set ready=true instead of ready_batches"
+                "form=raw, or set ready=true instead of ready_batches",
+                setting="form",
+                value=self.form,
             )
 
     @property

@@ -174,7 +174,9 @@ def read_index(path: Path) -> ShardIndex | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}). Restore it, or convert again") from error
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}). Restore it, or convert again", path=path
+        ) from error
 
 
 class IndexReceipts(Sequence[ShardReceipt]):

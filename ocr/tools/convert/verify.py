@@ -52,7 +52,7 @@ def verify_split(
     except DataError as error:
         return Verified(split, problems=(Problem(path.name, "", None, str(error)),))
     if index is None:
-        raise DataError(f"{path} does not exist: nothing to verify. Write the shards: ocr convert SRC DST")
+        raise DataError(f"{path} does not exist: nothing to verify. Write the shards: ocr convert SRC DST", path=path)
     plan = _plan(dataset, split, out, index)
     receipts = IndexReceipts(index, plan.source.names)
     examinations = _examinations(plan, receipts, 1 if settings.deep else ONE_IN)

@@ -89,7 +89,8 @@ def write_shard(task: ShardTask) -> ShardReceipt:
     if task.recipe.digest() != task.recipe_digest:
         raise ConfigError(
             f"{platform.node()} has other code or other versions of libraries than the machine that started the "
-            "conversion: its shards would differ. Install the same on all machines"
+            "conversion: its shards would differ. Install the same on all machines",
+            value=platform.node(),
         )
     with replacing(task.path) as stream:
         hashed = HashedStream(stream)

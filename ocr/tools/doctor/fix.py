@@ -119,7 +119,12 @@ def _refuse_sources(file: Path, sources: list[Path]) -> None:
     for source in sources:
         same = file.exists() and source.exists() and file.samefile(source)
         if same or source.resolve() in (file.resolve(), *file.resolve().parents):
-            raise ConfigError(f"--fix {file.parents[1]} would write {file} over its source {source}: name a new folder")
+            raise ConfigError(
+                f"--fix {file.parents[1]} would write {file} over its source {source}: name a new folder",
+                setting="--fix",
+                value=file.parents[1],
+                path=file,
+            )
 
 
 def _refuse_others(record: Path, files: Sequence[Path]) -> None:
@@ -132,7 +137,11 @@ def _refuse_others(record: Path, files: Sequence[Path]) -> None:
     for file in (record, *files):
         if file.name not in own and file.exists():
             raise ConfigError(
-                f"--fix {record.parent} would replace {file}, which it did not write: name another folder, or remove it"
+                f"--fix {record.parent} would replace {file}, which it did not write: name another folder, "
+                "or remove it",
+                setting="--fix",
+                value=record.parent,
+                path=file,
             )
 
 
@@ -141,7 +150,10 @@ def _refuse_other_images(split: Split, target: Path) -> None:
     if (link.exists() or link.is_symlink()) and link.resolve() != split.folder.resolve():
         raise ConfigError(
             f"--fix {target} would put the annotations of {split.folder} beside the images of {link.resolve()}: "
-            f"name another folder, or remove {link}"
+            f"name another folder, or remove {link}",
+            setting="--fix",
+            value=target,
+            path=link,
         )
 
 

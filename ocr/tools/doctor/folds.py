@@ -45,7 +45,12 @@ def cross_fit(report: Report, folds: int, work: Path, settings: Sequence[str], c
         if not pages:
             continue
         if len(pages) < folds:
-            raise ConfigError(f"--folds {folds}: {split.folder} has {len(pages)} readable pages. Give fewer folds")
+            raise ConfigError(
+                f"--folds {folds}: {split.folder} has {len(pages)} readable pages. Give fewer folds",
+                setting="--folds",
+                value=folds,
+                path=split.folder,
+            )
         home = work / f"{split.name}-{_digest(split, pages, folds, settings)}"
         for number, own in enumerate(_assign(list(pages), folds), 1):
             told = f"fold {number} of {folds} of {split.name}"
@@ -102,7 +107,12 @@ def _train(
     # On the screen of the errors: the other one may carry the report.
     done = subprocess.run(command, stdout=sys.stderr, check=False)
     if done.returncode or not checkpoint.exists():
-        raise ConfigError(f"{told}: training ended with status {done.returncode}. The same command goes on from there")
+        raise ConfigError(
+            f"{told}: training ended with status {done.returncode}. The same command goes on from there",
+            setting="--folds",
+            value=done.returncode,
+            path=home,
+        )
     with replacing(home / FINISHED) as stream:
         stream.write(json.dumps({"checkpoint": str(checkpoint), "pages": len(parts["train"])}).encode())
     return checkpoint

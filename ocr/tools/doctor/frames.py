@@ -48,7 +48,11 @@ class Verdict:
 def check_frame_name(annotation_frame: str) -> None:
     """Refuse a frame that does not exist."""
     if annotation_frame not in FRAMES:
-        raise ConfigError(f"annotation_frame={annotation_frame!r} is not one of {', '.join(FRAMES)}")
+        raise ConfigError(
+            f"annotation_frame={annotation_frame!r} is not one of {', '.join(FRAMES)}",
+            setting="annotation_frame",
+            value=annotation_frame,
+        )
 
 
 def judge_frame(

@@ -15,12 +15,22 @@ from ocr.tools.doctor.findings import Report
 def check_options(model: str | None, folds: int | None, tasks: str | None, out: Path | None) -> None:
     """Refuse options that do not fit together, before anything is read."""
     if model is not None and folds is not None:
-        raise ConfigError("--model and --folds: one of them judges. Detectors of --folds start from the package's own")
+        raise ConfigError(
+            "--model and --folds: one of them judges. Detectors of --folds start from the package's own",
+            setting="--folds",
+            value=folds,
+        )
     if tasks is None and out is not None:
-        raise ConfigError(f"--out {out} is for --tasks, which says in what format: --tasks label_studio")
+        raise ConfigError(
+            f"--out {out} is for --tasks, which says in what format: --tasks label_studio", setting="--out", value=out
+        )
     if tasks is not None:
         if model is None and folds is None:
-            raise ConfigError(f"--tasks {tasks}: suspects come from a detector. Add --model glyphfeed, or --folds 3")
+            raise ConfigError(
+                f"--tasks {tasks}: suspects come from a detector. Add --model glyphfeed, or --folds 3",
+                setting="--tasks",
+                value=tasks,
+            )
         check_tasks(tasks, out)
     if model is not None:
         from ocr.tools.doctor.labels import model_path

@@ -50,7 +50,10 @@ def model_path(model: str) -> Path | None:
     path = Path(model)
     if not path.exists():
         raise ConfigError(
-            f"--model {model}: no such file. Give a checkpoint, what `ocr export` wrote, or {PACKAGED}: the package's"
+            f"--model {model}: no such file. Give a checkpoint, what `ocr export` wrote, or {PACKAGED}: the package's",
+            setting="--model",
+            value=model,
+            path=path,
         )
     return path
 

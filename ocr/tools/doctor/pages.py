@@ -23,17 +23,23 @@ def find_splits(data: Path, wanted: Sequence[str] | None = None) -> list[tuple[s
     if not images.is_dir():
         raise DataError(
             f"{images}: no such folder. A dataset has images/<split>/ and jsons/<split>.json; for another layout "
-            "give the image folder, and the annotations with --annotation-path"
+            "give the image folder, and the annotations with --annotation-path",
+            path=images,
         )
     folders = {entry.name for entry in images.iterdir() if entry.is_dir() and not entry.name.endswith("_maps")}
     folders = {name for name in folders if not name.startswith(".")}
     named = {file.stem for file in jsons.glob("*.json")} if jsons.is_dir() else set()
     known = sorted(folders | named)
     if not known:
-        raise DataError(f"{images}: no splits. Put the pages into {images / 'train'} and {images / 'val'}")
+        raise DataError(f"{images}: no splits. Put the pages into {images / 'train'} and {images / 'val'}", path=images)
     for name in wanted or ():
         if name not in known:
-            raise ConfigError(f"{data}: there is no split {name!r}: {near_names(name, known)}")
+            raise ConfigError(
+                f"{data}: there is no split {name!r}: {near_names(name, known)}",
+                setting="--split",
+                value=name,
+                path=data,
+            )
     return [(name, images / name, jsons / f"{name}.json") for name in (wanted or known)]
 
 

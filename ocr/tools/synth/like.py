@@ -42,14 +42,24 @@ def measure_folder(folder: Path | str, max_pages: int = MAX_PAGES) -> list[PageM
     folder = Path(folder)
     sources = [source for source in _open_splits(folder) if len(source)]
     if not sources:
-        raise ConfigError(f"--like {folder}: it holds no images. Give a folder of pages, or one with images/<split>")
+        raise ConfigError(
+            f"--like {folder}: it holds no images. Give a folder of pages, or one with images/<split>",
+            setting="--like",
+            value=folder,
+            path=folder,
+        )
     entries = [(source, index) for source in sources for index in range(len(source))]
     chosen = np.unique(np.linspace(0, len(entries) - 1, min(max_pages, len(entries))).round().astype(int))
     with ThreadPoolExecutor(usable_cores()) as pool:
         measured = list(pool.map(lambda at: _measure(*entries[at]), chosen.tolist()))
     pages = [page for page in measured if page is not None]
     if not pages:
-        raise ConfigError(f"--like {folder}: no image in it shows text. Run `ocr doctor {folder}` to see what is wrong")
+        raise ConfigError(
+            f"--like {folder}: no image in it shows text. Run `ocr doctor {folder}` to see what is wrong",
+            setting="--like",
+            value=folder,
+            path=folder,
+        )
     if len(pages) < len(measured):
         log.warning("--like %s: %d pages show no text, or cannot be read: left out", folder, len(measured) - len(pages))
     return pages
@@ -57,7 +67,12 @@ def measure_folder(folder: Path | str, max_pages: int = MAX_PAGES) -> list[PageM
 
 def _open_splits(folder: Path) -> list[FolderSource]:
     if not folder.is_dir():
-        raise ConfigError(f"--like {folder}: there is no such folder. Give a folder of pages")
+        raise ConfigError(
+            f"--like {folder}: there is no such folder. Give a folder of pages",
+            setting="--like",
+            value=folder,
+            path=folder,
+        )
     root, splits = folder, [folder]
     if (folder / "images").is_dir():
         splits = sorted(path for path in (folder / "images").iterdir() if path.is_dir()) or [folder / "images"]
