@@ -55,9 +55,13 @@ class Figure:
 
     value: float
     unit: str = ""
+    digits: int | None = None
+    """After the point; None: as many as count."""
 
     def __str__(self) -> str:
         value, unit = self.value, self.unit
+        if self.digits is not None:
+            return f"{value:,.{self.digits}f}{unit}"
         if unit == "s":
             value, unit = (value, " s") if abs(value) >= 1 or not value else (value * 1e3, " ms")
         elif unit == "B":
@@ -156,6 +160,10 @@ class Data:
     work_folder: Path
     """Empty, for caches and whatever else is written; removed afterwards."""
     kept: Path = KEPT
+    runs: Path = KEPT / "runs"
+    """For trainings: stays, so that what was interrupted resumes; of synthetic pages it is removed afterwards."""
+    settings: tuple[str, ...] = ()
+    """KEY=VALUE of `--set`, the last word on whatever is trained: `recipe.steps=2` for a trial."""
 
     def rows_of(self, name: str) -> list[Row]:
         """What another benchmark has measured; for tables that are computed from others (`uses`)."""

@@ -40,6 +40,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--forms", type=Path, metavar="DIR", help="folder of forms (default: synthetic pages)")
     parser.add_argument("--pages", type=int, default=24, help="synthetic pages per split (default: 24)")
     parser.add_argument("--rounds", type=int, help="rounds of each contender (default: as each benchmark says)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="setting of what is trained")
     parser.add_argument("--list", action="store_true", help="show the benchmarks; run nothing")
     parser.add_argument("--kept", action="store_true", help="run nothing: write the kept results into the documents")
     parser.add_argument("--missing", action="store_true", help="only those without a kept result")
@@ -53,7 +54,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def run_in_process(one: Benchmark, folders: dict[str, Path], rounds: int, kept: Path, synthetic: bool) -> int:
+def run_in_process(
+    one: Benchmark, folders: dict[str, Path], rounds: int, kept: Path, synthetic: bool, settings: Sequence[str] = ()
+) -> int:
     """The exit status of a process that runs this benchmark and keeps its result."""
     result = kept / f"{one.name}.json"
     with tempfile.TemporaryDirectory(prefix=f"glyphfeed-{one.name}-") as work:
@@ -61,10 +64,11 @@ def run_in_process(one: Benchmark, folders: dict[str, Path], rounds: int, kept: 
             "module": one.run.__module__,
             "name": one.name,
             "result": str(result),
-            "command": command_of(one, rounds),
+            "command": command_of(one, rounds, settings),
             "synthetic": synthetic,
             "data": {**{name: str(path.resolve()) for name, path in folders.items()}, "work_folder": work},
             "rounds": rounds,
+            "settings": list(settings),
         }
         console.rule(f"{one.name}: {told['command']}")
         return subprocess.run(
@@ -81,7 +85,10 @@ def run_one(told: dict[str, object]) -> None:
     harness.pin_threads(one.threads)
     path, rounds, start = Path(str(told["result"])), int(str(told["rounds"])), time.perf_counter()
     folders = {name: Path(folder) for name, folder in dict(told["data"]).items()}  # type: ignore[call-overload]
-    lines = list(one.run(Data(**folders, rounds=rounds, kept=path.parent)))
+    runs = folders["work_folder"] / "runs" if told["synthetic"] else path.parent / "runs"
+    settings = tuple(told["settings"])  # type: ignore[arg-type]
+    data = Data(**folders, rounds=rounds, kept=path.parent, runs=runs, settings=settings)
+    lines = list(one.run(data))
     rows = [line for line in lines if isinstance(line, Row)]
     if not rows:
         raise ConfigError(f"{one.name} has measured nothing", setting="benchmark", value=one.name)
@@ -98,11 +105,12 @@ def run_one(told: dict[str, object]) -> None:
     harness.show(result)
 
 
-def command_of(one: Benchmark, rounds: int) -> str:
+def command_of(one: Benchmark, rounds: int, settings: Sequence[str] = ()) -> str:
     """As a document shows it: DIR and FORMS are the folders."""
     words = ["python -m benchmarks.run", one.name]
     words += [f"{FOLDERS[name]} {'DIR' if name == 'receipts' else 'FORMS'}" for name in one.pages]
     words += [f"--rounds {rounds}"] * (rounds != one.rounds)
+    words += [f"--set {setting}" for setting in settings]
     return " ".join(words)
 
 
@@ -145,7 +153,7 @@ def run_all(options: argparse.Namespace, chosen: list[Benchmark]) -> list[str]:
                 continue
             synthetic = not set(one.pages) <= given or any(_kept(options.folder, name).synthetic for name in one.uses)
             rounds = one.rounds if options.rounds is None else options.rounds
-            status = run_in_process(one, folders, rounds, options.folder.resolve(), synthetic)
+            status = run_in_process(one, folders, rounds, options.folder.resolve(), synthetic, options.set)
             if status:
                 failed.append(f"{one.name}: ended with status {status}")
     return failed
