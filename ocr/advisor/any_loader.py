@@ -102,10 +102,16 @@ class LoaderAdvice:
 def _check_given(loader: object, step: object) -> None:
     if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
         raise ConfigError(
-            f"loader={loader!r:.80} gives no batches: give a DataLoader, or anything that can be iterated"
+            f"loader={loader!r:.80} gives no batches: give a DataLoader, or anything that can be iterated",
+            setting="loader",
+            value=loader,
         )
     if step is not None and not callable(step):
-        raise ConfigError(f"step={step!r:.80} cannot be called: give the function that your loop calls with a batch")
+        raise ConfigError(
+            f"step={step!r:.80} cannot be called: give the function that your loop calls with a batch",
+            setting="step",
+            value=step,
+        )
 
 
 def _advise_loader(loader: DataLoader[Any], step: Step | None, items: int, cores: int) -> tuple[Advice, LoaderRemedies]:

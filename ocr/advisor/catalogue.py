@@ -114,5 +114,7 @@ def choose(listed: Sequence[Configuration], names: Sequence[str]) -> list[Config
     known = [configuration.name for configuration in listed]
     for name in names:
         if name not in known:
-            raise ConfigError(f"--only {name!r}: {near_names(name, known)}. fp32 and bf16 need --model")
+            raise ConfigError(
+                f"--only {name!r}: {near_names(name, known)}. fp32 and bf16 need --model", setting="--only", value=name
+            )
     return [configuration for configuration in listed if not names or configuration.name in names]

@@ -141,5 +141,9 @@ def _changed(boxes: BoxesFromMap, changes: Mapping[str, Any]) -> BoxesFromMap:
     known = [item.name for item in fields(BoxesFromMap)]
     for name in changes:
         if name not in known:
-            raise ConfigError(f"boxes: {name} is not a setting of BoxesFromMap: {near_names(name, known)}")
+            raise ConfigError(
+                f"boxes: {name} is not a setting of BoxesFromMap: {near_names(name, known)}",
+                setting=f"boxes.{name}",
+                value=changes[name],
+            )
     return replace(boxes, **changes)

@@ -115,7 +115,8 @@ def pages_of(source: object) -> Iterator[PageSource]:
     else:
         raise ConfigError(
             f"a page cannot be a {type(source).__name__}. Give a path, bytes (of an open file: file.read()), a NumPy "
-            "array (H, W, 3) of uint8, a Pillow image, or an iterable of them"
+            "array (H, W, 3) of uint8, a Pillow image, or an iterable of them",
+            value=source,
         )
 
 
@@ -144,12 +145,14 @@ def files_below(path: str) -> list[str]:
             return [os.path.join(path, name) for name in sorted(ImageListing(Path(path), PAGE_EXTENSIONS))]
         except ConfigError as error:  # That of a dataset.
             kinds = ", ".join(PAGE_EXTENSIONS)
-            raise ConfigError(f"{path} holds no image or PDF ({kinds}). Give the folder of the pages") from error
+            raise ConfigError(
+                f"{path} holds no image or PDF ({kinds}). Give the folder of the pages", path=path
+            ) from error
     if os.path.exists(path) or not glob.has_magic(path):
         return [path]
     found = sorted(match for match in glob.glob(path, recursive=True) if os.path.isfile(match))
     if not found:
-        raise ConfigError(f"{path} matches no file. Quote the pattern, or give a folder")
+        raise ConfigError(f"{path} matches no file. Quote the pattern, or give a folder", path=path)
     return found
 
 
@@ -207,7 +210,7 @@ def _content_of(path: str) -> bytes:
             return stream.read()
     except (OSError, ValueError) as error:  # A NUL in the path is a ValueError.
         reason = getattr(error, "strerror", None) or error
-        raise ImageError(f"{path}: cannot be opened ({reason}). Check the path") from error
+        raise ImageError(f"{path}: cannot be opened ({reason}). Check the path", path=path) from error
 
 
 def _read_tiff(content: str | bytes, name: str, offset: int, decode: Decode) -> Sample:
@@ -233,7 +236,7 @@ def _read_pillow(image: Image.Image, decode: Decode) -> Sample:
             upright = ImageOps.exif_transpose(image)
         pixels = pillow_pixels(upright)
     except DAMAGE as error:
-        raise ImageError(f"{name}: the image cannot be decoded: {error}. Restore or convert it") from error
+        raise ImageError(f"{name}: the image cannot be decoded: {error}. Restore or convert it", path=name) from error
     return _upright(pixels, name, decode)
 
 
@@ -246,12 +249,15 @@ def _read_array(array: NDArray[Any], decode: Decode) -> Sample:
         array = (array >> 8).astype(np.uint8)
     if array.dtype != np.uint8:
         raise ConfigError(
-            f"an array of {array.dtype} is not a page: its range is unknown. Convert it to uint8 (0-255) or uint16"
+            f"an array of {array.dtype} is not a page: its range is unknown. Convert it to uint8 (0-255) or uint16",
+            value=array.dtype,
         )
     if array.ndim == 2:
         array = array[:, :, None]
     if array.ndim != 3 or array.shape[2] not in (1, 3, 4):
-        raise ConfigError(f"an array of shape {array.shape} is not a page: it must be (H, W) or (H, W, 3), RGB")
+        raise ConfigError(
+            f"an array of shape {array.shape} is not a page: it must be (H, W) or (H, W, 3), RGB", value=array.shape
+        )
     pixels = np.repeat(array, 3, axis=2) if array.shape[2] == 1 else array[:, :, :3]
     # An array that was given must stay as it is.
     pixels.flags.writeable = False
@@ -262,7 +268,7 @@ def _upright(image: NDArray[np.uint8], name: str, decode: Decode) -> Sample:
     """A page whose pixels are already decoded."""
     size = (image.shape[1], image.shape[0])
     if not min(size):
-        raise ImageError(f"{name}: {size[0]}x{size[1]} pixels are no page")
+        raise ImageError(f"{name}: {size[0]}x{size[1]} pixels are no page", value=size, path=name)
     check_pixel_count(size, name, decode.max_pixels)
     page = Sample(0, os.path.basename(name), name, NO_POLYGONS, annotated=False)
     return replace(page, image=np.ascontiguousarray(image), shape=size, raw_size=size)

@@ -47,7 +47,9 @@ class LargePages:
     def __init__(self, tile: int | str | None) -> None:
         if tile is not None and tile != AUTO and tile not in Range(64, whole=True):
             raise ConfigError(
-                f"tile={tile!r} must be auto, null (None), or {Range(64, whole=True)}: pixels of the page"
+                f"tile={tile!r} must be auto, null (None), or {Range(64, whole=True)}: pixels of the page",
+                setting="tile",
+                value=tile,
             )
         self.tile = tile
 

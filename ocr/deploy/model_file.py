@@ -47,13 +47,17 @@ class ModelInfo:
     def from_metadata(cls, metadata: Mapping[str, str], source: str) -> ModelInfo:
         """Raises ConfigError if `ocr export` did not write the file, or a newer version did."""
         if METADATA_KEY not in metadata or EXPORT_KEY not in metadata:
-            raise ConfigError(f"{source} has no metadata of GlyphFeed. Write it with: ocr export checkpoint_path=X")
+            raise ConfigError(
+                f"{source} has no metadata of GlyphFeed. Write it with: ocr export checkpoint_path=X", path=source
+            )
         settings = DetectorSettings.from_json(metadata[METADATA_KEY], source)
         try:
             export = json.loads(metadata[EXPORT_KEY])
             parts = {name: export[name] for name in ("format", "precision", "proof", "versions")}
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ConfigError(f"{source} has damaged metadata ({error!r}). Export it again") from error
+            raise ConfigError(
+                f"{source} has damaged metadata ({error!r}). Export it again", setting=EXPORT_KEY, path=source
+            ) from error
         check_settings(settings, source)
         return cls(settings, **parts)
 
@@ -65,7 +69,9 @@ def check_settings(settings: DetectorSettings, source: str) -> None:
         try:
             settings.build(part, kind)
         except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
-            raise ConfigError(f"{source}: its settings of {part} cannot be used ({error}). Write it again") from error
+            raise ConfigError(
+                f"{source}: its settings of {part} cannot be used ({error}). Write it again", setting=part, path=source
+            ) from error
 
 
 def find_model(path: str | Path) -> Path:
@@ -76,11 +82,13 @@ def find_model(path: str | Path) -> Path:
         if len(found) != 1:
             what = " and ".join(file.name for file in found) or "no model"
             raise ConfigError(
-                f"{path} holds {what}. Give one of {', '.join(NAMES.values())}, or the folder of one export"
+                f"{path} holds {what}. Give one of {', '.join(NAMES.values())}, or the folder of one export",
+                value=[file.name for file in found],
+                path=path,
             )
         return found[0]
     if not path.is_file():
-        raise ConfigError(f"{path} is not a file or folder. Give a checkpoint, or what `ocr export` wrote")
+        raise ConfigError(f"{path} is not a file or folder. Give a checkpoint, or what `ocr export` wrote", path=path)
     return path
 
 
@@ -92,4 +100,8 @@ def format_of(path: Path) -> str:
         if path.suffix == Path(file).suffix:
             return name
     known = ", ".join([*CHECKPOINTS, *(Path(file).suffix for file in NAMES.values())])
-    raise ConfigError(f"{path}: {path.suffix or 'no suffix'} is not a kind of model that is known ({known})")
+    raise ConfigError(
+        f"{path}: {path.suffix or 'no suffix'} is not a kind of model that is known ({known})",
+        value=path.suffix,
+        path=path,
+    )

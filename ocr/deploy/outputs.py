@@ -52,7 +52,11 @@ def check_formats(formats: Sequence[str]) -> None:
     """Raise ConfigError for a format that is not known."""
     for format in formats:
         if format not in KNOWN:
-            raise ConfigError(f"formats={list(formats)}: {format}: {near_names(str(format), list(KNOWN))}")
+            raise ConfigError(
+                f"formats={list(formats)}: {format}: {near_names(str(format), list(KNOWN))}",
+                setting="formats",
+                value=format,
+            )
 
 
 def _json(log: PredictionLog) -> Iterator[bytes]:

@@ -39,7 +39,9 @@ def render_pdf_page(content: str | bytes, name: str, index: int, max_pixels: int
             scale = min(DPI / POINTS_PER_INCH, (0.99 * max_pixels / max(width * height, 1)) ** 0.5)
             picture: NDArray[np.uint8] = page.render(scale=scale, rev_byteorder=True, draw_annots=True).to_numpy()
         except Exception as error:  # pdfium's own, and ctypes errors of damaged pages.
-            raise ImageError(f"{name}: page {index + 1} cannot be rendered ({error}). Repair the PDF") from error
+            raise ImageError(
+                f"{name}: page {index + 1} cannot be rendered ({error}). Repair the PDF", value=index + 1, path=name
+            ) from error
         # Its memory belongs to the document.
         pixels = picture.copy()
     return np.repeat(pixels.reshape(*pixels.shape[:2], 1), 3, axis=2) if pixels.ndim == 2 else pixels[:, :, :3]
@@ -54,7 +56,7 @@ def _opened(content: str | bytes, name: str) -> Iterator[Any]:
         except (library.PdfiumError, OSError) as error:
             reason = str(error)
             cure = "Remove its password first" if "password" in reason.lower() else "Restore or repair the file"
-            raise ImageError(f"{name}: the PDF cannot be opened ({reason}). {cure}") from error
+            raise ImageError(f"{name}: the PDF cannot be opened ({reason}). {cure}", value=reason, path=name) from error
         try:
             yield document
         finally:

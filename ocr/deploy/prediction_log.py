@@ -40,7 +40,9 @@ class PredictionLog:
             self._file: IO[bytes] = self.path.open("a+b")
         except OSError as error:
             raise OutputError(
-                f"cannot write {self.path} ({error.strerror}). Choose another folder: out=DIR, or check permissions"
+                f"cannot write {self.path} ({error.strerror}). Choose another folder: out=DIR, or check permissions",
+                setting="out",
+                path=self.path,
             ) from error
         try:
             self._lock()
@@ -96,7 +98,9 @@ class PredictionLog:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise ConfigError(
-                f"another run writes into {self.path.parent} now. Wait for it, or choose another folder: out=DIR"
+                f"another run writes into {self.path.parent} now. Wait for it, or choose another folder: out=DIR",
+                setting="out",
+                path=self.path.parent,
             ) from error
 
     def _append(self, entry: dict[str, Any]) -> int:
@@ -137,7 +141,9 @@ class PredictionLog:
                 raise ValueError(f"a page whose name is {entry['name']!r:.40}")
         except (ValueError, RecursionError) as error:
             raise ConfigError(
-                f"{self.path} is damaged ({error}). Begin again with overwrite=true, or choose another folder: out=DIR"
+                f"{self.path} is damaged ({error}). Begin again with overwrite=true, or choose another folder: out=DIR",
+                setting="out",
+                path=self.path,
             ) from error
         return entry
 
@@ -147,7 +153,10 @@ class PredictionLog:
             told = "; ".join(f"{key}: {_shown(written.get(key))}, now {_shown(found_with[key])}" for key in other)
             raise ConfigError(
                 f"{self.path.parent} holds predictions that were found with another {' and '.join(other)} ({told}). "
-                "Choose another folder: out=DIR, or replace them: overwrite=true"
+                "Choose another folder: out=DIR, or replace them: overwrite=true",
+                setting="out",
+                value=other,
+                path=self.path.parent,
             )
 
 

@@ -42,7 +42,9 @@ def tiff_pages(content: str | bytes, name: str) -> Iterator[int]:
     except ImageError:  # An OSError as well.
         raise
     except (struct.error, OverflowError, OSError) as error:
-        raise ImageError(f"{name}: a page is described outside of the file. Restore or convert the TIFF") from error
+        raise ImageError(
+            f"{name}: a page is described outside of the file. Restore or convert the TIFF", path=name
+        ) from error
 
 
 def _descriptions(stream: BinaryIO, name: str) -> Iterator[int]:
@@ -50,7 +52,11 @@ def _descriptions(stream: BinaryIO, name: str) -> Iterator[int]:
     offset, seen = _number(stream, layout.offset, layout.first_offset), set[int]()
     while offset:
         if offset in seen:
-            raise ImageError(f"{name}: after its last page comes an earlier one. Restore or convert the TIFF")
+            raise ImageError(
+                f"{name}: after its last page comes an earlier one. Restore or convert the TIFF",
+                value=offset,
+                path=name,
+            )
         seen.add(offset)
         entries = _number(stream, layout.count, offset)
         # Sorted by their tags, of which this one is the first that there can be.

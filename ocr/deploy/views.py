@@ -33,12 +33,20 @@ class PageViews:
 
     def __post_init__(self) -> None:
         if not self.scales or any(scale not in POSITIVE for scale in self.scales):
-            raise ConfigError(f"scales={list(self.scales)} must be numbers > 0, such as [1] or [1, 0.75, 1.5]")
+            raise ConfigError(
+                f"scales={list(self.scales)} must be numbers > 0, such as [1] or [1, 0.75, 1.5]",
+                setting="scales",
+                value=list(self.scales),
+            )
 
     @classmethod
     def of_settings(cls, settings: DetectorSettings, scales: Sequence[float]) -> PageViews:
         if not isinstance(scales, Iterable):
-            raise ConfigError(f"scales={scales} must be a list of numbers > 0, such as [1] or [1, 0.75, 1.5]")
+            raise ConfigError(
+                f"scales={scales} must be a list of numbers > 0, such as [1] or [1, 0.75, 1.5]",
+                setting="scales",
+                value=scales,
+            )
         letterbox, normalize = settings.build("letterbox", Letterbox), settings.build("normalization", Normalize)
         mean = np.round(np.array(normalize.mean) * normalize.max_pixel_value)
         fill = np.full(3, letterbox.fill) if letterbox.shape == "page" else mean

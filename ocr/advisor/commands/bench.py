@@ -127,5 +127,7 @@ def parse_workers(text: str) -> list[int] | None:
 
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(part.isdecimal() for part in parts):
-        raise ConfigError(f"--workers {text!r} must be a list of integers >= 0, such as 0,2,4")
+        raise ConfigError(
+            f"--workers {text!r} must be a list of integers >= 0, such as 0,2,4", setting="--workers", value=text
+        )
     return list(dict.fromkeys(map(int, parts))) or None

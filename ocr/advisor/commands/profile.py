@@ -75,5 +75,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(part.isdecimal() and int(part) >= 16 for part in parts):
-        raise ConfigError(f"--sizes {text!r} must be a list of integers >= 16, such as 320,640,1280")
+        raise ConfigError(
+            f"--sizes {text!r} must be a list of integers >= 16, such as 320,640,1280", setting="--sizes", value=text
+        )
     return tuple(dict.fromkeys(map(int, parts)))

@@ -46,11 +46,15 @@ def report(
     for option, path in (("--out", out), ("--trace", trace)):
         if path is not None and path.resolve() in given:
             raise ConfigError(
-                f"{option} {path} is one of the results and would be overwritten. Give another name: --out report.html"
+                f"{option} {path} is one of the results and would be overwritten. Give another name: --out report.html",
+                setting=option,
+                value=path,
             )
     runs = [path for path in given.values() if path.is_dir()]
     if len(runs) > MAX_RUNS:
-        raise ConfigError(f"{len(runs)} runs are given, but lines of more than {MAX_RUNS} look alike. Give fewer")
+        raise ConfigError(
+            f"{len(runs)} runs are given, but lines of more than {MAX_RUNS} look alike. Give fewer", value=len(runs)
+        )
     found = [read_run(path) if path in runs else read_result(path) for path in given.values()]
     if trace is not None:
         write_trace(found, trace)

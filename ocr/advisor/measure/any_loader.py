@@ -125,7 +125,9 @@ def batch_size_of(loader: Loader) -> int:
     if loader.batch_size is not None:
         return int(loader.batch_size)
     if loader.batch_sampler is None:
-        raise ConfigError("batch_size=None: the loader makes no batches. Give a DataLoader with a batch_size")
+        raise ConfigError(
+            "batch_size=None: the loader makes no batches. Give a DataLoader with a batch_size", setting="batch_size"
+        )
     return len(next(iter(loader.batch_sampler)))
 
 
@@ -144,10 +146,18 @@ def _check_batches(loader: Loader) -> None:
     try:
         batches = len(loader)
     except TypeError as error:
-        raise ConfigError(f"the sampler of the loader of {name} has no length: give it a __len__") from error
+        raise ConfigError(
+            f"the sampler of the loader of {name} has no length: give it a __len__",
+            setting="sampler",
+            value=loader.sampler,
+        ) from error
     if not batches:
         cure = "Lower batch_size, or leave out drop_last" if loader.drop_last else "Give a dataset that has some"
-        raise DataError(f"the loader of {name} gives no batches: it has no items, or too few. {cure}")
+        raise DataError(
+            f"the loader of {name} gives no batches: it has no items, or too few. {cure}",
+            setting="loader",
+            value=loader,
+        )
 
 
 def takes_every_item(loader: Loader) -> bool:

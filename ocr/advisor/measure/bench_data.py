@@ -48,14 +48,15 @@ def link_pages(config: DictConfig, split: str, count: int, root: Path) -> BenchD
     node = (config.get("datasets") or {}).get(f"{split}_dataset")
     if node is not None and "image_path" not in node:
         raise ConfigError(
-            f"datasets.{split}_dataset is not a folder of pages, from which shards are made: set data=base"
+            f"datasets.{split}_dataset is not a folder of pages, from which shards are made: set data=base",
+            setting=f"datasets.{split}_dataset",
         )
     dataset = open_uncached(config, split)
     assert isinstance(dataset, OCRDataset)
     source = dataset.folder_source
     names = list(source.names)
     if not names:
-        raise DataError(f"{source.location} has no pages to read")
+        raise DataError(f"{source.location} has no pages to read", path=str(source.location))
     chosen = [names[index] for index in spread(len(names), count or len(names))]
     images = root / "images" / split
     for name in chosen:
@@ -90,7 +91,7 @@ def prepare(needs: str, dataset: PageDataset, split: str, data: BenchData) -> No
         from ocr.tools.preprocess import preprocess_maps
 
         if dataset.transform.moves_geometry:
-            raise ConfigError("the transforms move polygons, so stored maps are never used")
+            raise ConfigError("the transforms move polygons, so stored maps are never used", setting="transforms")
         preprocess_maps(dataset, split, show_progress=False)
     elif needs in ("raw", "ready"):
         from ocr.tools.convert.convert import convert_split
@@ -105,7 +106,7 @@ def prepare(needs: str, dataset: PageDataset, split: str, data: BenchData) -> No
         require("nvidia.dali", "use_dali=true")
     elif needs == "model":
         if split != "val":
-            raise ConfigError("precisions are compared in validation: --split val")
+            raise ConfigError("precisions are compared in validation: --split val", setting="--split", value=split)
         import ocr.jobs.train  # noqa: F401  # Takes seconds, which must not count as part of an epoch.
 
 
@@ -117,7 +118,9 @@ def _refuse_if_full(needs: str, dataset: PageDataset, data: BenchData) -> None:
     if needed > free / 2:
         raise DataError(
             f"{format_bytes(needed)} are needed in {data.root.parent}, which has {format_bytes(free)} free. "
-            "Take fewer pages (--pages), or another folder (--folder)"
+            "Take fewer pages (--pages), or another folder (--folder)",
+            value=needed,
+            path=data.root.parent,
         )
 
 

@@ -69,7 +69,11 @@ class DataPath:
                 normalize = self.dataset.transform.host_normalization
                 buffer = buffer or self._buffers.take(len(indices), sample, normalize, shape)
                 if not buffer.holds(sample):
-                    raise ConfigError(f"{sample.filename} is larger than its batch: a stage changes the size of pages")
+                    raise ConfigError(
+                        f"{sample.filename} is larger than its batch: a stage changes the size of pages",
+                        value=sample.size,
+                        path=sample.path,
+                    )
                 slot = buffer.slot(position).inside(*sample.size)
             sample = measure(self._targets, sample, slot)
             items.append(measure(self._write, sample, slot))

@@ -121,5 +121,9 @@ def _precision(name: str, device: torch.device) -> Callable[[], AbstractContextM
     if bits == "32":
         return nullcontext
     if bits not in _HALVES:
-        raise ConfigError(f"trainer.precision={name} cannot be measured. Set 32-true, bf16-mixed or 16-mixed")
+        raise ConfigError(
+            f"trainer.precision={name} cannot be measured. Set 32-true, bf16-mixed or 16-mixed",
+            setting="trainer.precision",
+            value=name,
+        )
     return lambda: torch.autocast(device.type, _HALVES[bits])

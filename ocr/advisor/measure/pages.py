@@ -29,7 +29,8 @@ def open_uncached(config: DictConfig, split: str) -> PageDataset:
     if not isinstance(dataset, PageDataset):
         raise ConfigError(
             f"datasets.{split}_dataset is a stream: its pages cannot be read one by one. Give shards with their "
-            "index, as `ocr convert` writes them, or a folder: data=base"
+            "index, as `ocr convert` writes them, or a folder: data=base",
+            setting=f"datasets.{split}_dataset",
         )
     return dataset
 

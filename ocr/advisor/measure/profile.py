@@ -183,5 +183,8 @@ def _warm_up(dataset: PageDataset, device: torch.device, engine: str, batch_size
             if dataset.on_bad_sample == "raise":
                 raise
     if not readable:
-        raise DataError(f"{dataset.source.location}: none of {count} pages can be read. Examine them with `ocr doctor`")
+        raise DataError(
+            f"{dataset.source.location}: none of {count} pages can be read. Examine them with `ocr doctor`",
+            path=str(dataset.source.location),
+        )
     return [readable[first : first + batch_size] for first in range(0, len(readable), batch_size)]

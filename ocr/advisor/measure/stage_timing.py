@@ -147,8 +147,9 @@ def run_named(step: Step, *arguments: Any, pages: int = 1) -> Any:
     except (GlyphFeedError, MemoryError):
         raise
     except Exception as error:
-        page = next((f" on {value.filename}" for value in arguments if isinstance(value, Sample)), "")
-        raise StageError(f"{step.label}{page}: {type(error).__name__}: {error}") from error
+        page = next((value for value in arguments if isinstance(value, Sample)), None)
+        problem = f"{step.label}{f' on {page.filename}' if page else ''}: {type(error).__name__}: {error}"
+        raise StageError(problem, setting=step.label, path=page.path if page else None) from error
 
 
 def bytes_of(result: Any) -> int:

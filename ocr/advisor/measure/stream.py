@@ -68,7 +68,11 @@ def count_batches(batches: Iterable[Any], by_reading: bool) -> int | None:
     if by_reading:
         if iter(batches) is batches:
             name = type(batches).__name__
-            raise ConfigError(f"verify=True: a {name} can be read only once. Give what starts anew with every pass")
+            raise ConfigError(
+                f"verify=True: a {name} can be read only once. Give what starts anew with every pass",
+                setting="verify",
+                value=True,
+            )
         return sum(1 for _ in batches)
     try:
         return len(batches)  # type: ignore[arg-type]
@@ -81,5 +85,9 @@ def _mean(spans: Sequence[Span], what: str, batches: Iterable[Any]) -> float:
     seconds = [span.end_s - span.start_s for span in spans if span.what == what][1:]
     seconds = seconds[:-1] if what == "wait" else seconds
     if not seconds:
-        raise DataError(f"{type(batches).__name__} gives fewer than {2 * STREAMED_BATCHES} batches. Give one with more")
+        raise DataError(
+            f"{type(batches).__name__} gives fewer than {2 * STREAMED_BATCHES} batches. Give one with more",
+            setting="loader",
+            value=batches,
+        )
     return sum(seconds) / len(seconds)

@@ -56,7 +56,10 @@ def _bring(loader: Loader, position: int, dataset: PageDataset, device: torch.de
     loader.load_state_dict({"epoch": 0, "batches": position})
     batch = next(iter(loader), None)
     if batch is None:
-        raise DataError(f"no page of a batch of {dataset.source.location} can be read. Find out why: ocr doctor")
+        raise DataError(
+            f"no page of a batch of {dataset.source.location} can be read. Find out why: ocr doctor",
+            path=str(dataset.source.location),
+        )
     arrival = Arrival(dataset.transform.normalization, device)
     received: Batch = arrival.receive(arrival.bring(batch))
     return received

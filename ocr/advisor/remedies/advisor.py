@@ -60,9 +60,13 @@ class AdviseSettings:
 
     def __post_init__(self) -> None:
         if self.pages < 1:
-            raise ConfigError(f"--pages {self.pages} must be an integer >= 1")
+            raise ConfigError(f"--pages {self.pages} must be an integer >= 1", setting="--pages", value=self.pages)
         if self.step_ms is not None and not 0 <= self.step_ms < float("inf"):
-            raise ConfigError(f"--step-ms {self.step_ms} must be a number of milliseconds >= 0")
+            raise ConfigError(
+                f"--step-ms {self.step_ms} must be a number of milliseconds >= 0",
+                setting="--step-ms",
+                value=self.step_ms,
+            )
 
 
 class Advisor:
@@ -76,7 +80,11 @@ class Advisor:
         self._candidates = Candidates(compose, settings.split)
         config, uncached = self._candidates.config, self._candidates.uncached
         if config.get("use_dali"):
-            raise ConfigError("use_dali=true: DALI is tried beside the default loader in any case. Leave it out")
+            raise ConfigError(
+                "use_dali=true: DALI is tried beside the default loader in any case. Leave it out",
+                setting="use_dali",
+                value=True,
+            )
         loader = config.dataloaders[f"{settings.split}_dataloader"]
         self.batch_size, self.workers = int(loader.batch_size), int(loader.num_workers)
         self._shuffle, self._drop_last = bool(loader.shuffle), bool(loader.drop_last)
@@ -86,7 +94,8 @@ class Advisor:
         self._indices = choose_pages(uncached, count)
         if not self._indices:
             raise DataError(
-                f"none of {count} pages of {uncached.source.location} can be read. Find out why: ocr doctor"
+                f"none of {count} pages of {uncached.source.location} can be read. Find out why: ocr doctor",
+                path=str(uncached.source.location),
             )
         self.throughput = measure_throughput(uncached)
         self.file_bytes = fmean(file_bytes(uncached, index) for index in self._indices)

@@ -24,7 +24,11 @@ def base_group(given: Sequence[str]) -> tuple[str, str]:
     chosen = dict(text.split("=", 1) for text in ("data=base", *given) if text.startswith(("data=", "experiment=")))
     group = "experiment" if "experiment" in chosen else "data"
     if chosen[group] == "tuned":
-        raise ConfigError(f"--apply would make {group}/tuned.yaml include itself. Give the one that it adapts")
+        raise ConfigError(
+            f"--apply would make {group}/tuned.yaml include itself. Give the one that it adapts",
+            setting=group,
+            value="tuned",
+        )
     return group, chosen[group]
 
 

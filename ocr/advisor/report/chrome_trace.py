@@ -19,7 +19,9 @@ def write_trace(results: Sequence[Mapping[str, Any]], path: Path) -> None:
     if not timed:
         raise ConfigError(
             f"--trace {path}: none of the results has a timeline. Record one: ocr profile --json FILE, or ocr advise "
-            "--json FILE if a step takes at most a few seconds"
+            "--json FILE if a step takes at most a few seconds",
+            setting="--trace",
+            value=path,
         )
     events = [event for process, found in enumerate(timed, 1) for event in _events(found, process)]
     with replacing(path) as stream:

@@ -40,7 +40,8 @@ def read_result(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
             f"{path} is not a result of ocr profile, bench or advise ({error}). Write one: ocr advise --json {path}. "
-            "Of a training, name its folder"
+            "Of a training, name its folder",
+            path=path,
         ) from error
     document: dict[str, Any] = found
     return document

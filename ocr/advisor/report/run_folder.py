@@ -40,7 +40,8 @@ def read_run(folder: Path) -> dict[str, Any]:
     if not files:
         raise DataError(
             f"{folder} has no csv/version_0/metrics.csv, which ocr train writes into its output_dir. Name that folder, "
-            "or train with logger=default"
+            "or train with logger=default",
+            path=folder,
         )
     metrics = _Metrics()
     for file in files:
@@ -123,12 +124,14 @@ def _rows(file: Path) -> Iterator[dict[str, float]]:
                     _check_counts(figures["epoch"], figures["step"], file)
                     yield figures
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{file} cannot be read ({error}). Name a folder that ocr train wrote") from error
+        raise DataError(f"{file} cannot be read ({error}). Name a folder that ocr train wrote", path=file) from error
 
 
 def _check_counts(epoch: float, step: float, file: Path) -> None:
     if max(abs(epoch), abs(step)) > MAX_STEPS:
-        raise DataError(f"{file}: epoch {epoch:g}, step {step:g} are no counts. Restore it")
+        raise DataError(
+            f"{file}: epoch {epoch:g}, step {step:g} are no counts. Restore it", value=(epoch, step), path=file
+        )
 
 
 def _number(text: Any) -> float | None:
@@ -154,7 +157,7 @@ def _read_yaml(file: Path) -> Any:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError, YAMLError, OmegaConfBaseException) as error:
-        raise DataError(f"{file} cannot be read ({error}). Restore it, or remove it") from error
+        raise DataError(f"{file} cannot be read ({error}). Restore it, or remove it", path=file) from error
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
@@ -180,7 +183,9 @@ def _read_hardest(file: Path) -> list[dict[str, Any]] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file} cannot be read ({error}). Restore it, or remove it") from error
+        raise DataError(f"{file} cannot be read ({error}). Restore it, or remove it", path=file) from error
     if not isinstance(pages, list):
-        raise DataError(f"{file} must be a list of pages, as ocr train writes it. Restore it, or remove it")
+        raise DataError(
+            f"{file} must be a list of pages, as ocr train writes it. Restore it, or remove it", value=pages, path=file
+        )
     return [page for page in pages if isinstance(page, dict)]

@@ -50,11 +50,15 @@ class Export:
         """Raise ConfigError for all that cannot work, before anything is computed."""
         formats.check_format(self.format, self.precision)
         if not self.pages:
-            raise ConfigError("there are no pages to prove the export on. Set dataset_base_path=DIR or images=FOLDER")
+            raise ConfigError(
+                "there are no pages to prove the export on. Set dataset_base_path=DIR or images=FOLDER",
+                setting="images",
+            )
         if self.precision == "int8" and not self.calibration:
             raise ConfigError(
                 "precision=int8 needs pages like those of the training to set its ranges. Set dataset_base_path=DIR "
-                "or calibration=FOLDER"
+                "or calibration=FOLDER",
+                setting="calibration",
             )
         check_out(self.out)
 
@@ -78,7 +82,10 @@ class Exporter:
             if proof.faults and not request.force:
                 raise ProofError(
                     f"format={request.format} precision={request.precision} fails its proof: "
-                    f"{'; '.join(proof.faults)}. Nothing was written; force=true writes it all the same"
+                    f"{'; '.join(proof.faults)}. Nothing was written; force=true writes it all the same",
+                    setting="precision",
+                    value=request.precision,
+                    path=request.out,
                 )
             save(folder, replace(info, proof=proof.to_dict()))
             _put(folder, out)
@@ -149,7 +156,9 @@ def check_out(out: Path) -> None:
     """Raise ConfigError if the folder holds anything but an earlier export."""
     known = {*NAMES.values(), "model.bin"}
     if out.exists() and (not out.is_dir() or {entry.name for entry in out.iterdir()} - known):
-        raise ConfigError(f"out={out} exists and is not the folder of an export. Choose another one")
+        raise ConfigError(
+            f"out={out} exists and is not the folder of an export. Choose another one", setting="out", path=out
+        )
 
 
 def _beside(out: Path, suffix: str) -> Path:
@@ -181,7 +190,9 @@ def _put(folder: Path, out: Path) -> None:
 
 
 def _cannot_write(out: Path, error: OSError) -> OutputError:
-    return OutputError(f"cannot write out={out} ({error.strerror or error}). Check permissions and free space")
+    return OutputError(
+        f"cannot write out={out} ({error.strerror or error}). Check permissions and free space", setting="out", path=out
+    )
 
 
 def _versions(format: str) -> dict[str, str]:

@@ -42,10 +42,14 @@ Save = Callable[[Path, ModelInfo], None]
 def check_format(format: str, precision: str) -> None:
     """Raise ConfigError, or name the extra that is missing, before anything is computed."""
     if format not in PRECISIONS:
-        raise ConfigError(f"format={format}: {near_names(str(format), list(PRECISIONS))}")
+        raise ConfigError(
+            f"format={format}: {near_names(str(format), list(PRECISIONS))}", setting="format", value=format
+        )
     if precision not in PRECISIONS[format]:
         raise ConfigError(
-            f"precision={precision} is not available for format={format}, which has {', '.join(PRECISIONS[format])}"
+            f"precision={precision} is not available for format={format}, which has {', '.join(PRECISIONS[format])}",
+            setting="precision",
+            value=precision,
         )
     for module in NEEDS.get(format, ()):
         require(module, f"format={format}")

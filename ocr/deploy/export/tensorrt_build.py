@@ -28,7 +28,9 @@ def build_engine(onnx_bytes: bytes, precision: str, page_size: int) -> bytes:
     if not torch.cuda.is_available():
         raise ConfigError(
             "format=tensorrt builds an engine for the GPU of this machine, and torch finds none. Export where it "
-            "will run, or format=onnx"
+            "will run, or format=onnx",
+            setting="format",
+            value="tensorrt",
         )
     builder = library.Builder(library.Logger(library.Logger.ERROR))
     network = _parsed(library, builder, onnx_bytes)
@@ -40,7 +42,11 @@ def build_engine(onnx_bytes: bytes, precision: str, page_size: int) -> bytes:
     config.add_optimization_profile(profile)
     engine = builder.build_serialized_network(network, config)
     if engine is None:
-        raise ConfigError(f"format=tensorrt: no engine could be built for precision={precision}. Try precision=fp32")
+        raise ConfigError(
+            f"format=tensorrt: no engine could be built for precision={precision}. Try precision=fp32",
+            setting="precision",
+            value=precision,
+        )
     return bytes(engine)
 
 
@@ -49,5 +55,9 @@ def _parsed(library: Any, builder: Any, onnx_bytes: bytes) -> Any:
     parser = library.OnnxParser(network, library.Logger(library.Logger.ERROR))
     if not parser.parse(onnx_bytes):
         faults = "; ".join(str(parser.get_error(index)) for index in range(parser.num_errors))
-        raise ConfigError(f"format=tensorrt: TensorRT {library.__version__} cannot parse the model ({faults})")
+        raise ConfigError(
+            f"format=tensorrt: TensorRT {library.__version__} cannot parse the model ({faults})",
+            setting="format",
+            value="tensorrt",
+        )
     return network

@@ -54,7 +54,8 @@ def open_model(path: str | Path, device: str = "auto", threads: int | None = Non
             raise
         raise ConfigError(
             f"{file} runs with torch, which is not installed. Export it where torch is: ocr export "
-            f"checkpoint_path={file.name} format=onnx out=exported"
+            f"checkpoint_path={file.name} format=onnx out=exported",
+            path=file,
         ) from error
     model: Model = home.open_model(file, device, threads)
     _try_out(model, file)
@@ -68,6 +69,10 @@ def _try_out(model: Model, file: Path) -> None:
         found = model.runtime(page).shape
     except Exception as error:  # Errors of runtimes share no base class.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"{file} opens, but does not run ({reason}). Export it again") from error
+        raise ConfigError(f"{file} opens, but does not run ({reason}). Export it again", path=file) from error
     if found != page.shape[:3]:
-        raise ConfigError(f"{file} makes a map of {found} of a page of {page.shape[1:]}: it is no detector of ours")
+        raise ConfigError(
+            f"{file} makes a map of {found} of a page of {page.shape[1:]}: it is no detector of ours",
+            value=found,
+            path=file,
+        )

@@ -47,7 +47,9 @@ def start(model: str | bytes, device: str = "auto", threads: int | None = None) 
     except ConfigError:
         raise
     except Exception as error:  # The library's own errors share no base class.
-        raise ConfigError(f"{name} is not a model that ONNX Runtime can read ({_first_line(error)})") from error
+        raise ConfigError(
+            f"{name} is not a model that ONNX Runtime can read ({_first_line(error)})", path=name
+        ) from error
     return OnnxRuntime(session)
 
 
@@ -58,7 +60,9 @@ def _providers(library: Any, device: str) -> list[str]:
     if CUDA not in available or device.partition(":")[0] not in ("auto", "cuda"):
         raise ConfigError(
             f"device={device}: this ONNX Runtime has {', '.join(available)}. Set device=cpu, or for CUDA "
-            "pip install onnxruntime-gpu"
+            "pip install onnxruntime-gpu",
+            setting="device",
+            value=device,
         )
     return [CUDA, CPU]
 

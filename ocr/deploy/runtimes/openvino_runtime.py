@@ -37,7 +37,7 @@ def open_model(path: Path, device: str, threads: int | None) -> Model:
     try:
         network = library.Core().read_model(path)
     except RuntimeError as error:
-        raise ConfigError(f"{path} is not a model that OpenVINO can read ({_last_line(error)})") from error
+        raise ConfigError(f"{path} is not a model that OpenVINO can read ({_last_line(error)})", path=path) from error
     metadata = {
         key: str(network.get_rt_info(_name(key)).value)
         for key in (METADATA_KEY, EXPORT_KEY)
@@ -47,7 +47,9 @@ def open_model(path: Path, device: str, threads: int | None) -> Model:
     try:
         return Model(start(network, info.precision, device, threads), info)
     except RuntimeError as error:
-        raise ConfigError(f"{path} is not a model that OpenVINO can compile ({_last_line(error)})") from error
+        raise ConfigError(
+            f"{path} is not a model that OpenVINO can compile ({_last_line(error)})", path=path
+        ) from error
 
 
 def start(network: Any, precision: str = "fp32", device: str = "auto", threads: int | None = None) -> OpenvinoRuntime:
@@ -57,7 +59,9 @@ def start(network: Any, precision: str = "fp32", device: str = "auto", threads: 
     name = "CPU" if device in ("auto", "cpu") else device.upper()
     if name.partition(".")[0] not in core.available_devices:
         raise ConfigError(
-            f"device={device}: OpenVINO finds {', '.join(core.available_devices)} here. Set device to one of them"
+            f"device={device}: OpenVINO finds {', '.join(core.available_devices)} here. Set device to one of them",
+            setting="device",
+            value=device,
         )
     options: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
     if name == "CPU":

@@ -32,7 +32,8 @@ class TensorrtRuntime:
         if engine is None:
             raise ConfigError(
                 f"{source}: the engine is damaged, or was built by another TensorRT or for another GPU (here "
-                f"{library.__version__}). Export it again on this machine"
+                f"{library.__version__}). Export it again on this machine",
+                path=source,
             )
         self._context = engine.create_execution_context()
         # The context holds shape and addresses of one call.
@@ -56,7 +57,9 @@ def open_model(path: Path, device: str, threads: int | None) -> Model:
     info, engine = unpack(path.read_bytes(), str(path))
     require("tensorrt", f"Running {path}")
     if not torch.cuda.is_available():
-        raise ConfigError(f"{path} needs an NVIDIA GPU, and torch finds none. Export format=onnx or format=openvino")
+        raise ConfigError(
+            f"{path} needs an NVIDIA GPU, and torch finds none. Export format=onnx or format=openvino", path=path
+        )
     return Model(TensorrtRuntime(engine, torch.device("cuda" if device == "auto" else device), str(path)), info)
 
 
@@ -76,6 +79,7 @@ def unpack(content: bytes, source: str) -> tuple[ModelInfo, bytes]:
             raise ValueError("no metadata")
     except (struct.error, ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{source} is not an engine that `ocr export format=tensorrt` wrote ({error}). Export it again"
+            f"{source} is not an engine that `ocr export format=tensorrt` wrote ({error}). Export it again",
+            path=source,
         ) from error
     return ModelInfo.from_metadata(metadata, source), engine

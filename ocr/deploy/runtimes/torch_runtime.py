@@ -53,7 +53,9 @@ def open_model(path: Path, device: str, threads: int | None) -> Model:
             script = load_program(path, metadata).module().to(where)
     except Exception as error:  # Damaged bytes end in any error of the readers.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(f"{path} is not a model that `ocr export format={kind}` wrote ({reason})") from error
+        raise ConfigError(
+            f"{path} is not a model that `ocr export format={kind}` wrote ({reason})", path=path
+        ) from error
     given = {key: _text(value) for key, value in metadata.items() if value}
     return Model(TorchRuntime(script, where), ModelInfo.from_metadata(given, str(path)))
 
@@ -73,7 +75,9 @@ def _device(name: str) -> torch.device:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"device={name} cannot be used here ({reason}). Set device=cpu") from error
+        raise ConfigError(
+            f"device={name} cannot be used here ({reason}). Set device=cpu", setting="device", value=name
+        ) from error
     return device
 
 

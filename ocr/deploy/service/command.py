@@ -66,7 +66,7 @@ def serve(
 
 def _check(option: str, value: float, allowed: Range) -> None:
     if value not in allowed:
-        raise ConfigError(f"{option} {value:g} must be {allowed}")
+        raise ConfigError(f"{option} {value:g} must be {allowed}", setting=option, value=value)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -78,7 +78,9 @@ def listen(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"--host {host} --port {port} cannot be listened on ({reason}). Choose others; --port 0 takes any that is "
-            "free"
+            "free",
+            setting="--host --port",
+            value=(host, port),
         ) from error
 
 

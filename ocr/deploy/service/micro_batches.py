@@ -39,7 +39,9 @@ class MicroBatches:
     ) -> None:
         check_integer("batch_size", batch_size, minimum=1)
         if wait_seconds not in Range(0):
-            raise ConfigError(f"wait_seconds={wait_seconds!r} must be {Range(0)}")
+            raise ConfigError(
+                f"wait_seconds={wait_seconds!r} must be {Range(0)}", setting="wait_seconds", value=wait_seconds
+            )
         self.runtime, self.batch_size, self.wait_seconds, self.on_batch = runtime, batch_size, wait_seconds, on_batch
         self._calls: list[_Call] = []
         self._changed = threading.Condition()
