@@ -49,7 +49,9 @@ def translate(steps: list[Any]) -> list[Stage]:
     for step in steps:
         if not isinstance(step, FixedStage | RandomStage | albumentations.BasicTransform | albumentations.BaseCompose):
             raise ConfigError(
-                f"transforms: {step!r} is neither a stage of ocr.pipeline nor an Albumentations transform"
+                f"transforms: {step!r} is neither a stage of ocr.pipeline nor an Albumentations transform",
+                setting="transforms",
+                value=step,
             )
         box = _as_letterbox(stages[-1], step) if stages else None
         stages[-1:] = [box] if box else [*stages[-1:], step]
@@ -135,7 +137,11 @@ class _Composed:
             _, numbers, moved = _move(self._compose(seed, plain_border=True), sample.image, points, **boxes)
         probes = numbers >= len(vertices)
         if probes.sum() < 4:
-            raise ConfigError(f"transforms: {self!r} loses the points of the page, so polygons cannot follow it")
+            raise ConfigError(
+                f"transforms: {self!r} loses the points of the page, so polygons cannot follow it",
+                setting="transforms",
+                value=self.transforms,
+            )
         matrix = _fit(points[numbers[probes]].astype(np.float64), moved[probes].astype(np.float64))
         # A transform that bends lines may lose vertices: the matrix places these.
         followed = move_points(vertices, matrix)
@@ -202,7 +208,9 @@ def _refuse_unprovided(member: Any) -> None:
     if needs:
         raise ConfigError(
             f"transforms: {member!r} needs {', '.join(needs)}, but a page has only its image and polygons. "
-            "Leave it out of the list"
+            "Leave it out of the list",
+            setting="transforms",
+            value=member,
         )
 
 

@@ -82,7 +82,9 @@ class OCRDataset(PageDataset):
             return self.source
         raise ConfigError(
             f"unlabelled_path={self.source.unlabelled.folder}: only training uses pages without labels. Leave "
-            "distil.images out here"
+            "distil.images out here",
+            setting="unlabelled_path",
+            path=self.source.unlabelled.folder,
         )
 
 
@@ -90,7 +92,11 @@ def _joined(
     labelled: FolderSource, path: str | os.PathLike[str], extensions: Iterable[str] | None, index_folder: Path
 ) -> JoinedSource:
     if not Path(path).is_dir():
-        raise ConfigError(f"unlabelled_path={path} is not a folder. Give one with images: distil.images=FOLDER")
+        raise ConfigError(
+            f"unlabelled_path={path} is not a folder. Give one with images: distil.images=FOLDER",
+            setting="unlabelled_path",
+            path=path,
+        )
     return join(labelled, open_folder(path, None, image_extensions=extensions, index_folder=index_folder))
 
 
@@ -98,4 +104,6 @@ def check_seed_and_targets(seed: object, targets: object) -> None:
     """Raise before anything is read."""
     check_integer("seed", seed)
     if not isinstance(targets, Targets | None):
-        raise ConfigError(f"targets={targets!r} is not an ocr.pipeline.targets.Targets")
+        raise ConfigError(
+            f"targets={targets!r} is not an ocr.pipeline.targets.Targets", setting="targets", value=targets
+        )

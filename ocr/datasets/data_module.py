@@ -38,7 +38,9 @@ class OCRDataModule(lightning.LightningDataModule):
         if (config is None) == (not self.datasets) or (config is not None and settings):
             raise ConfigError(
                 "OCRDataModule takes a config, OCRDataModule(config), or datasets and settings, "
-                "OCRDataModule(train=dataset, val=dataset, batch_size=16)"
+                "OCRDataModule(train=dataset, val=dataset, batch_size=16)",
+                setting="OCRDataModule.config",
+                value=config,
             )
         self.config = _without_cache(config) if config is not None and config.get("use_dali") else config
         self._settings = {"batch_size": batch_size, "num_workers": num_workers, **settings}
@@ -47,7 +49,9 @@ class OCRDataModule(lightning.LightningDataModule):
         """The dataset of a split, made once."""
         if split not in self.datasets:
             if self.config is None:
-                raise ConfigError(f"OCRDataModule has no {split} dataset. Give {split}=dataset")
+                raise ConfigError(
+                    f"OCRDataModule has no {split} dataset. Give {split}=dataset", setting=f"OCRDataModule.{split}"
+                )
             self.datasets[split] = build_dataset(self.config, split)
         return self.datasets[split]
 
@@ -120,7 +124,9 @@ def _without_cache(config: DictConfig) -> DictConfig:
     if config.data.cache not in ("auto", "off", False):  # Hydra reads a bare `off` as false.
         raise ConfigError(
             f"data.cache={config.data.cache}, but use_dali=true decodes every page in every epoch. "
-            "Set data.cache=auto, or use_dali=false"
+            "Set data.cache=auto, or use_dali=false",
+            setting="data.cache",
+            value=config.data.cache,
         )
     merged = OmegaConf.merge(config, {"data": {"cache": "off"}})
     assert isinstance(merged, DictConfig)

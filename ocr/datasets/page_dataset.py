@@ -259,7 +259,11 @@ class PageDataset(Dataset[Item | None]):
         except (GlyphFeedError, MemoryError):
             raise
         except Exception as error:
-            raise StageError(f"{self.name(index)} (sample {index}): {type(error).__name__}: {error}") from error
+            raise StageError(
+                f"{self.name(index)} (sample {index}): {type(error).__name__}: {error}",
+                value=index,
+                path=self.name(index),
+            ) from error
 
     def _open_cache(
         self, folder: str | os.PathLike[str] | None, max_bytes: int | str, max_total_bytes: int | str, reason: str
@@ -290,5 +294,9 @@ def _decode_stage(config: Mapping[str, Any], needed_side: int | None) -> Decode:
     known = [field.name for field in fields(Decode) if field.name != "needed_side"]
     for key in config:
         if key not in known:
-            raise ConfigError(f"image_loading_config has no setting {key!r}: {near_names(str(key), known)}")
+            raise ConfigError(
+                f"image_loading_config has no setting {key!r}: {near_names(str(key), known)}",
+                setting="image_loading_config",
+                value=key,
+            )
     return Decode(**config, needed_side=needed_side)

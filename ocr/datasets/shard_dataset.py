@@ -74,5 +74,7 @@ class ShardDataset(PageDataset):
             path = " -> ".join(map(repr, ready_stages(*mine)))
             raise ConfigError(
                 f"tar_path: the ready samples of {self.source.location} were made by other stages, parameters, code, "
-                f"Python or libraries than these: {path}. Convert again, or read raw shards"
+                f"Python or libraries than these: {path}. Convert again, or read raw shards",
+                setting="tar_path",
+                path=self.source.location,
             )

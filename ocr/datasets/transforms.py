@@ -44,10 +44,18 @@ class DBTransforms:
 
     def __init__(self, transforms: Sequence[Any], keypoint_params: Any = None, normalize: str = "host") -> None:
         if normalize not in NORMALIZE_WHERE:
-            raise ConfigError(f"normalize={normalize!r} is not one of {', '.join(NORMALIZE_WHERE)}")
+            raise ConfigError(
+                f"normalize={normalize!r} is not one of {', '.join(NORMALIZE_WHERE)}",
+                setting="normalize",
+                value=normalize,
+            )
         _refuse_other_points(keypoint_params)
         if not _is_list(transforms):
-            raise ConfigError(f"transforms={transforms!r} is not a list. Give a list of transforms, empty for none: []")
+            raise ConfigError(
+                f"transforms={transforms!r} is not a list. Give a list of transforms, empty for none: []",
+                setting="transforms",
+                value=transforms,
+            )
         steps, self.normalization = _take_normalization(_flatten(transforms))
         self.normalize = normalize
         self.stages: tuple[Stage, ...] = merge_geometry(_as_stages(steps))
@@ -118,7 +126,9 @@ def as_transforms(value: Any) -> DBTransforms:
     if not _is_list(value):
         raise ConfigError(
             f"transform={value!r} is neither DBTransforms, an Albumentations Compose nor a list of transforms. "
-            "For no transforms at all give DBTransforms([])"
+            "For no transforms at all give DBTransforms([])",
+            setting="transform",
+            value=value,
         )
     return DBTransforms(value)
 
@@ -133,7 +143,11 @@ def _refuse_other_points(keypoint_params: Any) -> None:
         return
     by_name = keypoint_params.get if isinstance(keypoint_params, Mapping) else partial(getattr, keypoint_params)
     if by_name("format", None) != "xy":
-        raise ConfigError(f"keypoint_params={keypoint_params!r}: polygons are (x, y), so the format must be 'xy'")
+        raise ConfigError(
+            f"keypoint_params={keypoint_params!r}: polygons are (x, y), so the format must be 'xy'",
+            setting="keypoint_params",
+            value=keypoint_params,
+        )
 
 
 def _flatten(transforms: Any) -> list[Any]:
@@ -158,7 +172,11 @@ def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
     made_float = next((step for step in before if is_kind_of(step, *_TO_FLOAT)), None)
     ours = next((step for step in steps if isinstance(step, Normalize)), None)
     if ours and (made_float or ours is not last):
-        raise ConfigError(f"transforms: {ours!r} must be the last transform, and the only one that makes floats")
+        raise ConfigError(
+            f"transforms: {ours!r} must be the last transform, and the only one that makes floats",
+            setting="transforms",
+            value=ours,
+        )
     if ours:
         return before, ours
     if made_float is None and _is_plain_normalization(last):

@@ -88,7 +88,9 @@ class OCRWebDataset(ShardDataset):
             if self.shuffle_buffer is not None and self.shuffle_buffer > max_buffer > 1:
                 raise ConfigError(
                     f"shards.shuffle_buffer={wanted} samples are in more shards than fit into shards.max_bytes="
-                    f"{max_bytes} with the next ones. Lower shuffle_buffer to {max_buffer}, or raise max_bytes"
+                    f"{max_bytes} with the next ones. Lower shuffle_buffer to {max_buffer}, or raise max_bytes",
+                    setting="shards.shuffle_buffer",
+                    value=wanted,
                 )
             wanted = min(wanted, max_buffer)
         self.shuffle_buffer = wanted

@@ -59,7 +59,11 @@ def refuse_empty_groups(config: DictConfig, name: str | None, overrides: Sequenc
         # Boxes of a prediction may be null: all of them are then as in the detector's file.
         if isinstance(defaults[key], DictConfig) and (key != "boxes" or "model" in config):
             keys = ", ".join(f"{key}.{setting}" for setting in defaults[key])
-            raise ConfigError(f"{key}=null: this is a group of settings. Leave it as it is, or set some of {keys}")
+            raise ConfigError(
+                f"{key}=null: this is a group of settings. Leave it as it is, or set some of {keys}",
+                setting=key,
+                value=None,
+            )
 
 
 class OwnConfigs(SearchPathPlugin):
@@ -89,26 +93,29 @@ def explained_errors() -> Iterator[None]:
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(explain(error)) from error
+        raise explain(error) from error
 
 
-def explain(error: Exception) -> str:
-    """One line about an error of Hydra or OmegaConf, without search paths."""
+def explain(error: Exception) -> ConfigError:
+    """An error of Hydra or OmegaConf in one line, without search paths."""
     cause = error.__cause__
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
-        return f"{group}={name}: {near_names(name, list(error.options))}"
+        return ConfigError(f"{group}={name}: {near_names(name, list(error.options))}", setting=group, value=name)
     if isinstance(error, OverrideParseException):
-        return f"{error.override} is not of the form KEY=VALUE, such as trainer.max_epochs=5 ({_first_lines(error)})"
+        form = "is not of the form KEY=VALUE, such as trainer.max_epochs=5"
+        return ConfigError(f"{error.override} {form} ({_first_lines(error)})", value=error.override)
     if isinstance(cause, OmegaConfBaseException) and isinstance(cause.parent_node, DictConfig):
         return _explain_unknown_key(str(cause.full_key), str(cause.key), cause.parent_node)
-    return _first_lines(error)
+    full_key = getattr(error, "full_key", None) or getattr(cause, "full_key", None)
+    return ConfigError(_first_lines(error), setting=None if full_key is None else str(full_key))
 
 
-def _explain_unknown_key(full_key: str, key: str, parent: DictConfig) -> str:
+def _explain_unknown_key(full_key: str, key: str, parent: DictConfig) -> ConfigError:
     elsewhere = [path for path in _paths(parent._get_root()) if path.rpartition(".")[2] == key][:MAX_ELSEWHERE]
     hint = f"did you mean {' or '.join(elsewhere)}?" if elsewhere else near_names(key, [str(name) for name in parent])
-    return f"{full_key} is not a setting: {hint} (to add it all the same: +{full_key}=VALUE)"
+    problem = f"{full_key} is not a setting: {hint} (to add it all the same: +{full_key}=VALUE)"
+    return ConfigError(problem, setting=full_key)
 
 
 def _paths(node: Any, prefix: str = "") -> Iterator[str]:

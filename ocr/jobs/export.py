@@ -57,7 +57,12 @@ def _proof_folders(config: DictConfig) -> tuple[str | None, str | None]:
     if config.images is not None:
         return str(config.images), None if config.annotations is None else str(config.annotations)
     if config.annotations is not None:
-        raise ConfigError(f"annotations={config.annotations}, but images is not set. Set the folder of their pages")
+        raise ConfigError(
+            f"annotations={config.annotations}, but images is not set. Set the folder of their pages",
+            setting="images",
+            value=None,
+            path=config.annotations,
+        )
     if config.dataset_base_path is None:
         return None, None
     return f"{config.dataset_base_path}/images/val", f"{config.dataset_base_path}/jsons/val.json"

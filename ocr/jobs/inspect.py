@@ -146,7 +146,11 @@ def _options(words: list[str]) -> list[str]:
     at = words.index(COMPARE)
     files = words[at + 1 : at + 3]
     if len(files) < 2 or any("=" in file and not Path(file).exists() for file in files):
-        raise ConfigError(f"{COMPARE} needs two checkpoints: ocr inspect {COMPARE} A.ckpt B.ckpt dataset_base_path=DIR")
+        raise ConfigError(
+            f"{COMPARE} needs two checkpoints: ocr inspect {COMPARE} A.ckpt B.ckpt dataset_base_path=DIR",
+            setting=COMPARE,
+            value=files,
+        )
     others = [*words[:at], *words[at + 3 :]]
     return [*others, quoted_override("checkpoint_path", files[0]), quoted_override("compare", files[1])]
 

@@ -67,7 +67,11 @@ class LabelNext:
         check_choice("on_bad_sample", config.on_bad_sample, ("raise", "skip"))
         self.tasks = None if config.tasks is None else str(config.tasks)
         if self.tasks is None and config.out is not None:
-            raise ConfigError(f"out={config.out} is for tasks, and tasks=null. Name their format: --tasks label_studio")
+            raise ConfigError(
+                f"out={config.out} is for tasks, and tasks=null. Name their format: --tasks label_studio",
+                setting="tasks",
+                path=str(config.out),
+            )
         self.out = None if self.tasks is None else check_tasks(self.tasks, self._target(self.tasks))
         self.images = PageFiles.of_setting(config.images)
         self.labelled = LabelledPages.of_setting(config.labelled, self.images)
@@ -92,7 +96,11 @@ class LabelNext:
             self.config.pages,
         )
         if not ranked:
-            raise ConfigError(f"images={self.config.images}: none of the {len(free)} pages could be read")
+            raise ConfigError(
+                f"images={self.config.images}: none of the {len(free)} pages could be read",
+                setting="images",
+                value=self.config.images,
+            )
         chosen = [page for page in ranked if page.chosen]
         self._show(chosen, len(ranked), len(labelled))
         self._write_ranking(ranked, len(labelled))
@@ -110,7 +118,9 @@ class LabelNext:
         if not free:
             raise ConfigError(
                 f"images={self.config.images}: all of its {len(labelled)} pages are labelled "
-                f"(labelled={self.config.labelled}). Give pages that are not"
+                f"(labelled={self.config.labelled}). Give pages that are not",
+                setting="labelled",
+                value=self.config.labelled,
             )
         inside = {Path(page.name).resolve() for page in labelled.values()}
         for file in self.labelled.files:
@@ -205,7 +215,9 @@ def _as_settings(words: Sequence[str]) -> list[str]:
             continue
         if not equals:
             if not left:
-                raise ConfigError(f"{option} needs a value: ocr label-next images=FOLDER {option} VALUE")
+                raise ConfigError(
+                    f"{option} needs a value: ocr label-next images=FOLDER {option} VALUE", setting=option
+                )
             value = left.pop(0)
         key = option.removeprefix("--")
         settings.append(f"{key}={value}" if key == "pages" else quoted_override(key, value))

@@ -43,7 +43,9 @@ class LabelledPages:
                 raise ConfigError(
                     f"labelled={path}: none of its pages is a file in {images.folder or 'the folder of images'}. Give "
                     "the dataset instead (labelled=DIR with images/<split>/ and jsons/<split>.json), or the annotation "
-                    "of pages in images=FOLDER"
+                    "of pages in images=FOLDER",
+                    setting="labelled",
+                    path=path,
                 )
         return cls(frozenset(keys), tuple(files), tuple(lost))
 

@@ -37,7 +37,11 @@ class PageFiles:
         """Raises ConfigError if `images` names nothing."""
         inputs = as_paths("images", images)
         if STANDARD_INPUT in inputs and len(inputs) > 1:
-            raise ConfigError(f"images={inputs}: - (names on standard input) cannot be with others. Give it alone")
+            raise ConfigError(
+                f"images={inputs}: - (names on standard input) cannot be with others. Give it alone",
+                setting="images",
+                value=inputs,
+            )
         folder = inputs[0] if len(inputs) == 1 and os.path.isdir(inputs[0]) else None
         if inputs == [STANDARD_INPUT]:
             return cls(None, None)
@@ -60,19 +64,20 @@ def as_paths(setting: str, value: Any) -> list[str]:
     if value is None:
         raise ConfigError(
             f"{setting} is not set. Set it to a folder of images and PDFs ({setting}=FOLDER), a file, a pattern in "
-            "quotes, or - for names on standard input"
+            "quotes, or - for names on standard input",
+            setting=setting,
         )
     plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
     given = [str(path) for path in plain] if isinstance(plain, list) else [str(plain)]
     if not given:
-        raise ConfigError(f"{setting}=[] is empty. Name at least one file or folder")
+        raise ConfigError(f"{setting}=[] is empty. Name at least one file or folder", setting=setting, value=[])
     return given
 
 
 def as_folder(setting: str, value: Any) -> Path:
     """A folder to write into, which may be named 2024."""
     if value is None:
-        raise ConfigError(f"{setting} is not set. Set it to the folder to write into: {setting}=DIR")
+        raise ConfigError(f"{setting} is not set. Set it to the folder to write into: {setting}=DIR", setting=setting)
     return Path(str(value))
 
 
@@ -107,4 +112,8 @@ def _files_on_stdin() -> Iterator[str]:
             found = True
             yield from files_below(name)
     if not found:
-        raise ConfigError("images=-: standard input named no file. Write one name per line: ls FOLDER/*.jpg | ocr ...")
+        raise ConfigError(
+            "images=-: standard input named no file. Write one name per line: ls FOLDER/*.jpg | ocr ...",
+            setting="images",
+            value=STANDARD_INPUT,
+        )

@@ -54,7 +54,9 @@ class Recipe:
         check_numbers(self, text_height=POSITIVE, neighbour_share=inside, **whole)
         check_numbers(self, line_shrink_ratio=inside, word_shrink_ratio=inside)
         if self.smallest > self.largest:
-            raise ConfigError(f"{self!r}: smallest <= largest must hold")
+            raise ConfigError(
+                f"{self!r}: smallest <= largest must hold", setting="Recipe.smallest", value=self.smallest
+            )
 
     def size(self, pages: PageStatistics) -> Derived:
         wanted = self.text_height / pages.text_height
@@ -139,9 +141,13 @@ def _measure(config: DictConfig, key: str) -> PageStatistics:
     try:
         dataset = build_dataset(opened, "train")
     except ConfigError as error:
-        raise ConfigError(f"{about}: {error}. Or give a number for {key}") from error
+        raise ConfigError(
+            f"{about}: {error}. Or give a number for {key}", setting=key, value=AUTO, path=error.path
+        ) from error
     if not isinstance(dataset, PageDataset):
-        raise ConfigError(f"{about}, and {type(dataset).__name__} has them in one order only. Give a number")
+        raise ConfigError(
+            f"{about}, and {type(dataset).__name__} has them in one order only. Give a number", setting=key, value=AUTO
+        )
     return measure_pages(dataset)
 
 

@@ -17,7 +17,8 @@ def check_annotated(dataset: Any, split: str) -> None:
     if not dataset.source.annotated:
         raise ConfigError(
             f"datasets.{split}_dataset.annotation_path is null: there is nothing to score against. Set it, or predict: "
-            "ocr predict checkpoint_path=... images=FOLDER"
+            "ocr predict checkpoint_path=... images=FOLDER",
+            setting=f"datasets.{split}_dataset.annotation_path",
         )
 
 

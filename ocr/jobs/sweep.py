@@ -86,7 +86,11 @@ def _chosen(grid: Grid, cell: tuple[int, ...]) -> dict[str, Any]:
 def _values(config: DictConfig, name: str) -> list[Setting]:
     values = OmegaConf.select(config, f"grid.{name}")
     if not OmegaConf.is_list(values) or not values:
-        raise ConfigError(f"grid.{name}={values} needs at least one value, in a list: grid.{name}=[0.3,0.5]")
+        raise ConfigError(
+            f"grid.{name}={values} needs at least one value, in a list: grid.{name}=[0.3,0.5]",
+            setting=f"grid.{name}",
+            value=values,
+        )
     # What is no number, the boxes themselves accept or refuse.
     return [float(value) if value in Range() else value for value in values]
 

@@ -30,7 +30,11 @@ def refuse_to_replace(config: DictConfig) -> None:
     if chosen is None or not config.keep_original:
         return
     if (original := original_of(chosen[0])).exists():
-        raise ConfigError(f"{FLAG}: {original} exists, and would be replaced. Move it, or sweep without {FLAG}")
+        raise ConfigError(
+            f"{FLAG}: {original} exists, and would be replaced. Move it, or sweep without {FLAG}",
+            setting=FLAG,
+            path=original,
+        )
 
 
 def boxes_of_file(config: DictConfig) -> BoxesFromMap | None:

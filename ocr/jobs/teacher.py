@@ -53,12 +53,18 @@ def build_distillation(config: DictConfig) -> Distillation | None:
     if stored is None:
         if images is not None:
             raise ConfigError(
-                f"distil.images={images}: pages without labels teach nothing without a teacher. Give teacher=best.ckpt"
+                f"distil.images={images}: pages without labels teach nothing without a teacher. Give teacher=best.ckpt",
+                setting="distil.images",
+                path=str(images),
             )
         return None
     if images is not None and "unlabelled_path" not in (OmegaConf.select(config, "datasets.train_dataset") or {}):
         raise ConfigError(
-            f"distil.images={images}: pages without labels are added to a folder of pages, not to shards. Set data=base"
+            f"distil.images={images}: pages without labels are added to a folder of pages, not to shards. "
+            "Set data=base",
+            setting="distil.images",
+            value="shards",
+            path=str(images),
         )
     detector, settings = stored.build()
     different = list(_differences(config, settings))
@@ -67,7 +73,10 @@ def build_distillation(config: DictConfig) -> Distillation | None:
         cure = " ".join(f"targets.{name}={value}" for name, _, value in different)
         raise ConfigError(
             f"{stored.source} was trained on other maps than the labels have here ({shown}): the student would learn "
-            f"two things at once. Set {cure}"
+            f"two things at once. Set {cure}",
+            setting=f"targets.{different[0][0]}",
+            value=different[0][1],
+            path=stored.path,
         )
     loss, own = make(config.distil.loss, "distil.loss"), settings.build("normalization", Normalize)
     check_flag("distil.inherit", config.distil.inherit)

@@ -34,7 +34,9 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
     if config.compile_model and config.model.get("checkpoint_gradients"):
         raise ConfigError(
             "compile_model=true and model.checkpoint_gradients=true: torch.compile itself chooses what backward "
-            "computes again. Set one of them to false"
+            "computes again. Set one of them to false",
+            setting="model.checkpoint_gradients",
+            value=True,
         )
     resume = _checkpoint_to_resume(config)
     stored = read_chosen(config)
@@ -75,7 +77,9 @@ def _checkpoint_to_resume(config: DictConfig) -> str | None:
     if path.endswith(SAFETENSORS):
         raise ConfigError(
             f"resume={path} has weights, but no run to continue: that takes a checkpoint (.ckpt). To start a new run "
-            f"from these weights: weights={path}"
+            f"from these weights: weights={path}",
+            setting="resume",
+            path=path,
         )
     return path
 
@@ -86,7 +90,11 @@ def check_monitored(config: DictConfig, scores: list[str]) -> None:
         is_theirs = node and str(node.get("_target_")).startswith("lightning.")
         monitored = str(node.get("monitor") or "") if is_theirs else ""
         if monitored and not monitored.startswith("train/") and monitored not in scores:
-            raise ConfigError(f"callbacks.{name}.monitor={monitored}: {near_names(monitored, scores)}")
+            raise ConfigError(
+                f"callbacks.{name}.monitor={monitored}: {near_names(monitored, scores)}",
+                setting=f"callbacks.{name}.monitor",
+                value=monitored,
+            )
 
 
 @contextmanager
@@ -100,7 +108,7 @@ def lightning_errors(trainer: lightning.Trainer) -> Iterator[None]:
             raise
         raise KeyboardInterrupt from end
     except MisconfigurationException as error:
-        raise ConfigError(f"trainer or callbacks: {error}") from error
+        raise ConfigError(f"trainer or callbacks: {error}", setting="trainer") from error
 
 
 def build_module(config: DictConfig) -> OCRPLModule:
@@ -145,7 +153,8 @@ def trained_module(config: DictConfig) -> OCRPLModule:
     stored = read_chosen(config)
     if stored is None:
         raise ConfigError(
-            "checkpoint_path is not set. Set it to a file that `ocr train` wrote: checkpoint_path=.../best.ckpt"
+            "checkpoint_path is not set. Set it to a file that `ocr train` wrote: checkpoint_path=.../best.ckpt",
+            setting="checkpoint_path",
         )
     module = build_module(config)
     stored.load_into(module.model)

@@ -69,9 +69,15 @@ DECODERS: dict[str, type[FPN] | type[PAN] | type[UNet]] = {"fpn": FPN, "pan": PA
 def build_decoder(name: str, in_channels: Sequence[int], channels: int) -> FPN | PAN | UNet:
     """The decoder of that name; its maps at stride 4 have `level_channels`."""
     if name not in DECODERS:
-        raise ConfigError(f"decoder={name!r} is unknown: {near_names(name, list(DECODERS))}")
+        raise ConfigError(
+            f"decoder={name!r} is unknown: {near_names(name, list(DECODERS))}", setting="decoder", value=name
+        )
     if channels < 4 or channels % 4:
-        raise ConfigError(f"channels={channels} must be a multiple of 4: each of the four levels gets a quarter")
+        raise ConfigError(
+            f"channels={channels} must be a multiple of 4: each of the four levels gets a quarter",
+            setting="channels",
+            value=channels,
+        )
     return DECODERS[name](in_channels, channels)
 
 

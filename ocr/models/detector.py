@@ -47,10 +47,15 @@ class TextDetector(nn.Module):
         super().__init__()
         check_integer("freeze_epochs", freeze_epochs)
         if not isinstance(checkpoint_gradients, bool):
-            raise ConfigError(f"checkpoint_gradients={checkpoint_gradients!r} must be true or false")
+            raise ConfigError(
+                f"checkpoint_gradients={checkpoint_gradients!r} must be true or false",
+                setting="checkpoint_gradients",
+                value=checkpoint_gradients,
+            )
         head_channels = channels // 4 if head_channels is None else head_channels
-        if head_channels < 1 or k <= 0:
-            raise ConfigError(f"head_channels={head_channels}, k={k}: both must be > 0; the usual k is 50")
+        for name, number in (("head_channels", head_channels), ("k", k)):
+            if number <= 0:
+                raise ConfigError(f"{name}={number} must be > 0; the usual k is 50", setting=name, value=number)
         shape = (encoder, decoder, channels, head_channels, scale_fusion)
         self.architecture: dict[str, Any] = dict(zip(ARCHITECTURE, shape, strict=True))
         """TextDetector(**architecture) can load the weights."""
@@ -83,19 +88,30 @@ class TextDetector(nn.Module):
         state_dict: Mapping[str, torch.Tensor],
         architecture: Mapping[str, Any] | None = None,
         source: str = "the checkpoint",
+        path: str | Path | None = None,
     ) -> None:
         """Load weights of the same architecture. Otherwise raises ConfigError, which names the differences."""
-        different = [
-            f"{name}={architecture[name]} (here {name}={value})"
+        different = {
+            name: architecture[name]
             for name, value in self.architecture.items()
             if architecture is not None and name in architecture and architecture[name] != value
-        ]
+        }
         if different:
-            raise ConfigError(f"{source} has another architecture: {', '.join(different)}. Set the model to it")
+            shown = ", ".join(
+                f"{name}={value} (here {name}={self.architecture[name]})" for name, value in different.items()
+            )
+            raise ConfigError(
+                f"{source} has another architecture: {shown}. Set the model to it",
+                setting="model",
+                value=different,
+                path=path,
+            )
         misfit = describe_misfit(state_dict, self.state_dict())
         if misfit:
             settings = ", ".join(f"{name}={value}" for name, value in self.architecture.items())
-            raise ConfigError(f"{source} is not of this architecture ({settings}): {misfit}")
+            raise ConfigError(
+                f"{source} is not of this architecture ({settings}): {misfit}", setting="model", value=misfit, path=path
+            )
         self.load_state_dict(dict(state_dict), strict=False)
 
     def inherit(self, other: TextDetector) -> list[str]:

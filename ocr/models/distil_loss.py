@@ -29,7 +29,11 @@ class DistilLoss(nn.Module):
     ) -> None:
         super().__init__()
         if weight not in POSITIVE:
-            raise ConfigError(f"weight={weight!r} must be {POSITIVE}. To train without a teacher: teacher=null")
+            raise ConfigError(
+                f"weight={weight!r} must be {POSITIVE}. To train without a teacher: teacher=null",
+                setting="weight",
+                value=weight,
+            )
         check_weights(prob_weight=prob_weight, thresh_weight=thresh_weight, binary_weight=binary_weight)
         check_weights(negative_ratio=negative_ratio)
         parts = {"prob": prob_weight, "thresh": thresh_weight, "binary": binary_weight}
@@ -39,7 +43,11 @@ class DistilLoss(nn.Module):
     def forward(self, student: Prediction, teacher: Prediction) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """The loss, and its unweighted parts without their graph: `prob`, `thresh`, `binary`."""
         if student.thresh is None or student.binary is None or teacher.thresh is None or teacher.binary is None:
-            raise ConfigError("a prediction has no threshold map: call both detectors with with_threshold=True")
+            raise ConfigError(
+                "a prediction has no threshold map: call both detectors with with_threshold=True",
+                setting="with_threshold",
+                value=False,
+            )
         with torch.autocast(student.prob_logits.device.type, enabled=False):
             parts = {
                 "prob": self._divergence(student.prob_logits.float(), teacher.prob_logits.float()),

@@ -34,7 +34,7 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         if not timm.is_model(name):
-            raise ConfigError(_unknown_encoder(name))
+            raise ConfigError(_unknown_encoder(name), setting="encoder", value=name)
         self.name = name
         self.backbone = _with_weights(name, weights) if weights is not None else _build(name, pretrained)
         self.channels = _probe_channels(name, self.backbone)
@@ -86,11 +86,13 @@ def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> 
             name, pretrained=pretrained, features_only=True, out_indices=(-4, -3, -2, -1), **options
         )
     except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(_cannot_build(name, pretrained, error)) from error
+        raise ConfigError(_cannot_build(name, pretrained, error), setting="encoder", value=name) from error
     except OSError as error:  # A failed download raises this in every library.
         raise ConfigError(
             f"pretrained=true, but the weights of encoder={name!r} could not be downloaded ({error}): "
-            "give a local file with weights=PATH, or pretrained=false"
+            "give a local file with weights=PATH, or pretrained=false",
+            setting="pretrained",
+            value=name,
         ) from error
 
 
@@ -107,7 +109,7 @@ def _with_weights(name: str, weights: str | Path) -> nn.Module:
     path = find_weights(weights, name)
     # The whole classifier knows the names that files use; its feature pyramid renames some of them.
     classifier = timm.create_model(name, pretrained=False)
-    state_dict = match_encoder_weights(read_weights(path), classifier, f"weights={path}", name)
+    state_dict = match_encoder_weights(read_weights(path), classifier, path, name)
     logger = logging.getLogger("timm.models._builder")
     level = logger.level
     # Every key was checked above; timm would warn of those behind the last feature map.
@@ -124,7 +126,9 @@ def _checkpoint_gradients(name: str, backbone: nn.Module) -> None:
     if not blocks:
         raise ConfigError(
             f"checkpoint_gradients=true, but encoder={name!r} is not made of blocks: use another one, such as "
-            "resnet18, or checkpoint_gradients=false"
+            "resnet18, or checkpoint_gradients=false",
+            setting="checkpoint_gradients",
+            value=name,
         )
     for block in blocks:
         # In place of the method: a module around it would rename the weights.
@@ -146,13 +150,15 @@ def _probe_channels(name: str, backbone: nn.Module) -> list[int]:
         with torch.inference_mode():
             features = backbone.eval()(torch.zeros(1, 3, PROBE_SIDE, PROBE_SIDE))
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(_cannot_build(name, False, error)) from error
+        raise ConfigError(_cannot_build(name, False, error), setting="encoder", value=name) from error
     finally:
         backbone.train(training)
     sides = [tuple(feature.shape[-2:]) for feature in features]
     if sides != [(PROBE_SIDE // stride,) * 2 for stride in STRIDES]:
         raise ConfigError(
             f"encoder={name!r} gives maps of {sides} for a page of {PROBE_SIDE} x {PROBE_SIDE}, "
-            f"but strides {STRIDES} are needed: use a convolutional one, such as resnet18"
+            f"but strides {STRIDES} are needed: use a convolutional one, such as resnet18",
+            setting="encoder",
+            value=name,
         )
     return [int(feature.shape[1]) for feature in features]

@@ -24,33 +24,46 @@ MODULE_PREFIX = "model."
 class StoredDetector:
     """What a detector file holds."""
 
-    source: str
-    """The setting and the path, for errors."""
+    setting: str
+    """What named the file, for errors."""
+    path: Path
     weights: StateDict
     architecture: dict[str, Any] | None
     """None: the file is older than this entry."""
     settings: DetectorSettings | None
     """None: the file was written before detectors carried their settings."""
 
+    @property
+    def source(self) -> str:
+        """The setting and the path, for errors."""
+        return named(self.setting, self.path)
+
     def build(self) -> tuple[TextDetector, DetectorSettings]:
         """The detector, in evaluation, and its settings; raises ConfigError if the file does not carry them."""
         if self.settings is None:
             raise ConfigError(
                 f"{self.source} was written before checkpoints carried their settings. Add them with `ocr sweep`, "
-                "which takes those of the training on its command line"
+                "which takes those of the training on its command line",
+                setting=self.setting,
+                path=self.path,
             )
         # Only these: a file that names other arguments cannot start a download.
         shape = {name: value for name, value in self.settings.architecture.items() if name in ARCHITECTURE}
         try:
             detector = TextDetector(**shape)
         except Exception as error:  # Of timm and torch, for whatever a file may say.
-            raise ConfigError(f"{self.source}: its architecture {shape} cannot be built ({error})") from error
+            raise ConfigError(
+                f"{self.source}: its architecture {shape} cannot be built ({error})",
+                setting=self.setting,
+                value=shape,
+                path=self.path,
+            ) from error
         self.load_into(detector)
         return detector.eval(), self.settings
 
     def load_into(self, detector: TextDetector) -> None:
         """Raises ConfigError, which names both, if the detector has another architecture."""
-        detector.load_weights(self.weights, self.architecture, self.source)
+        detector.load_weights(self.weights, self.architecture, self.source, self.path)
 
 
 def load_detector(path: str | Path, setting: str = "checkpoint_path") -> tuple[TextDetector, DetectorSettings]:
@@ -61,11 +74,13 @@ def load_detector(path: str | Path, setting: str = "checkpoint_path") -> tuple[T
 def read_detector(path: str | Path, setting: str = "checkpoint_path") -> StoredDetector:
     """Read a file that `ocr train` or `save_detector` wrote, without unpickling; `setting` is named in errors."""
     path = Path(path)
-    source = f"{setting}={PACKAGED.stem if path == PACKAGED else path}"
+    source = named(setting, path)
     if not path.is_file():
-        raise ConfigError(f"{source} is not a file. Checkpoints are in outputs/<day>/<time>/checkpoints/")
+        raise ConfigError(
+            f"{source} is not a file. Checkpoints are in outputs/<day>/<time>/checkpoints/", setting=setting, path=path
+        )
     if path.suffix == SAFETENSORS:
-        return _read_safetensors(path, source)
+        return _read_safetensors(path, setting)
     checkpoint = read_checkpoint(path, setting)
     weights = {
         key.removeprefix(MODULE_PREFIX): value
@@ -74,11 +89,25 @@ def read_detector(path: str | Path, setting: str = "checkpoint_path") -> StoredD
     }
     stored, architecture = checkpoint.get(CHECKPOINT_KEY), checkpoint.get("architecture")
     if not all(isinstance(value, torch.Tensor) for value in weights.values()):
-        raise ConfigError(f"{source} has weights that are no tensors: it is damaged, or of another program")
+        raise ConfigError(
+            f"{source} has weights that are no tensors: it is damaged, or of another program",
+            setting=setting,
+            path=path,
+        )
     if not isinstance(architecture, dict | None):
-        raise ConfigError(f"{source} has {architecture!r:.80} for its architecture: it is damaged")
-    settings = None if stored is None else DetectorSettings.from_dict(stored, source)
-    return StoredDetector(source, weights, architecture, settings)
+        raise ConfigError(
+            f"{source} has {architecture!r:.80} for its architecture: it is damaged",
+            setting=setting,
+            value=architecture,
+            path=path,
+        )
+    settings = None if stored is None else DetectorSettings.from_dict(stored, source, path)
+    return StoredDetector(setting, path, weights, architecture, settings)
+
+
+def named(setting: str, path: Path) -> str:
+    """A file of a detector in an error."""
+    return f"{setting}={PACKAGED.stem if path == PACKAGED else path}"
 
 
 def read_checkpoint(path: str | Path, setting: str = "checkpoint_path") -> dict[str, Any]:
@@ -88,7 +117,9 @@ def read_checkpoint(path: str | Path, setting: str = "checkpoint_path") -> dict[
         checkpoint["state_dict"].items()
     except Exception as error:  # Damaged bytes end in any error of the reader.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(f"{setting}={path} is not a checkpoint that `ocr train` wrote ({reason})") from error
+        raise ConfigError(
+            f"{setting}={path} is not a checkpoint that `ocr train` wrote ({reason})", setting=setting, path=path
+        ) from error
     return checkpoint
 
 
@@ -100,7 +131,7 @@ def save_detector(path: str | Path, detector: TextDetector, settings: DetectorSe
     from safetensors.torch import save
 
     if Path(path).suffix != SAFETENSORS:
-        raise ConfigError(f"{path}: detectors are written as {SAFETENSORS} files. Give such a name")
+        raise ConfigError(f"{path}: detectors are written as {SAFETENSORS} files. Give such a name", path=path)
     tensors = {name: _stored(value) for name, value in detector.state_dict().items()}
     with replacing(path) as stream:
         stream.write(save(tensors, {METADATA_KEY: settings.to_json()}))
@@ -115,7 +146,7 @@ def write_settings(path: str | Path, settings: DetectorSettings, original: Path 
     if path.suffix == SAFETENSORS:
         from safetensors.torch import save
 
-        tensors, metadata = _open_safetensors(path, str(path))
+        tensors, metadata = _open_safetensors(path, "checkpoint_path")
         with replacing(path) as stream:
             stream.write(save(tensors, metadata | {METADATA_KEY: settings.to_json()}))
         return
@@ -130,21 +161,26 @@ def _stored(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.half() if tensor.is_floating_point() and tensor.ndim > 1 else tensor
 
 
-def _read_safetensors(path: Path, source: str) -> StoredDetector:
-    weights, metadata = _open_safetensors(path, source)
+def _read_safetensors(path: Path, setting: str) -> StoredDetector:
+    source = named(setting, path)
+    weights, metadata = _open_safetensors(path, setting)
     if METADATA_KEY not in metadata:
         raise ConfigError(
-            f"{source} holds weights, but no settings of a detector. Weights of an encoder: model.weights={path}"
+            f"{source} holds weights, but no settings of a detector. Weights of an encoder: model.weights={path}",
+            setting=setting,
+            path=path,
         )
-    settings = DetectorSettings.from_json(metadata[METADATA_KEY], source)
-    return StoredDetector(source, weights, settings.architecture, settings)
+    settings = DetectorSettings.from_json(metadata[METADATA_KEY], source, path)
+    return StoredDetector(setting, path, weights, settings.architecture, settings)
 
 
-def _open_safetensors(path: Path, source: str) -> tuple[StateDict, dict[str, str]]:
+def _open_safetensors(path: Path, setting: str) -> tuple[StateDict, dict[str, str]]:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"{source} is not a .safetensors file ({error})") from error
+        raise ConfigError(
+            f"{named(setting, path)} is not a .safetensors file ({error})", setting=setting, path=path
+        ) from error

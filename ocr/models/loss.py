@@ -35,7 +35,7 @@ class DBLoss(nn.Module):
         check_weights(prob_weight=prob_weight, thresh_weight=thresh_weight, binary_weight=binary_weight)
         check_weights(negative_ratio=negative_ratio)
         if eps not in POSITIVE:
-            raise ConfigError(f"eps={eps!r} must be {POSITIVE}")
+            raise ConfigError(f"eps={eps!r} must be {POSITIVE}", setting="eps", value=eps)
         self.weights = {"prob": prob_weight, "thresh": thresh_weight, "binary": binary_weight}
         self.negative_ratio = negative_ratio
         self.eps = eps
@@ -43,7 +43,11 @@ class DBLoss(nn.Module):
     def forward(self, prediction: Prediction, batch: Mapping[str, Any]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """The loss, and its unweighted parts without their graph: `prob`, `thresh`, `binary`."""
         if prediction.thresh is None or prediction.binary is None:
-            raise ConfigError("the prediction has no threshold map: call the detector with with_threshold=True")
+            raise ConfigError(
+                "the prediction has no threshold map: call the detector with with_threshold=True",
+                setting="with_threshold",
+                value=False,
+            )
         device = prediction.prob_logits.device
         with torch.autocast(device.type, enabled=False):
             prob, thresh, prob_mask, thresh_mask = (batch[name].to(device, non_blocking=True) for name in MAPS)
@@ -66,7 +70,7 @@ def check_weights(**weights: object) -> None:
     """Raise if a weight of a loss is not a number from 0 on: less would train away from the labels."""
     for name, value in weights.items():
         if value not in Range(0):
-            raise ConfigError(f"{name}={value!r} must be {Range(0)}")
+            raise ConfigError(f"{name}={value!r} must be {Range(0)}", setting=name, value=value)
 
 
 def balanced_cross_entropy(

@@ -14,6 +14,8 @@ def packaged_detector() -> Path:
     if not PACKAGED.is_file():
         raise ConfigError(
             f"weights=glyphfeed: this installation has no {PACKAGED.name}. Give a file that `ocr train` wrote: "
-            "checkpoint_path=.../best.ckpt"
+            "checkpoint_path=.../best.ckpt",
+            setting="weights",
+            path=PACKAGED,
         )
     return PACKAGED

@@ -16,7 +16,11 @@ class ScaleFusion(nn.Module):
     def __init__(self, level_channels: Sequence[int]) -> None:
         super().__init__()
         if len(level_channels) < 2:
-            raise ConfigError("scale_fusion=true needs a decoder of several levels: decoder=fpn or decoder=pan")
+            raise ConfigError(
+                "scale_fusion=true needs a decoder of several levels: decoder=fpn or decoder=pan",
+                setting="scale_fusion",
+                value=list(level_channels),
+            )
         total, count = sum(level_channels), len(level_channels)
         width = total // 4
         squeezed = max(width // 4, 1)

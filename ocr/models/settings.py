@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
@@ -86,36 +87,46 @@ class DetectorSettings:
         return json.dumps(self.to_dict())
 
     @classmethod
-    def from_dict(cls, values: object, source: str = "the file") -> Self:
+    def from_dict(cls, values: object, source: str = "the file", path: str | os.PathLike[str] | None = None) -> Self:
         """From `to_dict` of this version, an older or a newer one; raises ConfigError if the format is newer."""
         if not isinstance(values, Mapping) or not isinstance(values.get("format"), int):
             raise ConfigError(
-                f"{source} has no settings of a detector. Write it again with `ocr train` or `ocr export`"
+                f"{source} has no settings of a detector. Write it again with `ocr train` or `ocr export`", path=path
             )
         if values["format"] > FORMAT:
             raise ConfigError(
                 f"{source} was written by a newer GlyphFeed (format {values['format']}, this version reads {FORMAT}). "
-                "Update it: pip install -U glyphfeed"
+                "Update it: pip install -U glyphfeed",
+                setting="format",
+                value=values["format"],
+                path=path,
             )
-        parts = {name: _as_part(values.get(name, {}), f"{source}: {name}") for name in PARTS}
+        parts = {name: _as_part(values.get(name, {}), name, source, path) for name in PARTS}
         # Pages had no other shape before there was a choice.
         parts["letterbox"].setdefault("shape", SQUARE)
-        origin = _as_part(values.get("provenance", {}), f"{source}: provenance")
+        origin = _as_part(values.get("provenance", {}), "provenance", source, path)
         known = {item.name for item in fields(Provenance)}
         return cls(**parts, provenance=Provenance(**{name: origin[name] for name in origin if name in known}))
 
     @classmethod
-    def from_json(cls, text: str, source: str = "the file") -> Self:
+    def from_json(cls, text: str, source: str = "the file", path: str | os.PathLike[str] | None = None) -> Self:
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{source} has settings that are not JSON ({error}). Write it again") from error
-        return cls.from_dict(values, source)
+            raise ConfigError(
+                f"{source} has settings that are not JSON ({error}). Write it again", path=path
+            ) from error
+        return cls.from_dict(values, source, path)
 
 
-def _as_part(value: object, source: str) -> Part:
+def _as_part(value: object, part: str, source: str, path: str | os.PathLike[str] | None) -> Part:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise ConfigError(f"{source}={value!r} must be a mapping of names to values. Write the file again")
+        raise ConfigError(
+            f"{source}: {part}={value!r} must be a mapping of names to values. Write the file again",
+            setting=part,
+            value=value,
+            path=path,
+        )
     return dict(value)
 
 

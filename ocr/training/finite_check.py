@@ -45,5 +45,7 @@ class FiniteCheck:
             raise DataError(
                 f"the loss is {self.latest} at step {watched.step} (epoch {watched.epoch}) on "
                 f"{', '.join(watched.files)}. Look at these pages with `ocr doctor`, lower optimizer.lr, or set "
-                "trainer.precision=32-true"
+                "trainer.precision=32-true",
+                value=self.latest,
+                path=", ".join(watched.files),
             )

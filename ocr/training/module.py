@@ -198,7 +198,9 @@ class OCRPLModule(lightning.LightningModule):
         if not strategy._ddp_kwargs.get("find_unused_parameters"):
             raise ConfigError(
                 f"model.freeze_epochs={self.model.freeze_epochs}: ddp would wait for gradients of the frozen encoder. "
-                "Set trainer.strategy=ddp_find_unused_parameters_true"
+                "Set trainer.strategy=ddp_find_unused_parameters_true",
+                setting="model.freeze_epochs",
+                value=self.model.freeze_epochs,
             )
 
     def _total_steps(self) -> int:
@@ -219,7 +221,9 @@ class OCRPLModule(lightning.LightningModule):
             raise ConfigError(
                 f"schedule: the number of steps is unknown (trainer.max_epochs={trainer.max_epochs}, "
                 f"{'an unknown number of' if batches is None else batches} batches per epoch). Give the total steps, "
-                "trainer.max_steps=N, or the epochs and, for shards without an index, trainer.limit_train_batches=N"
+                "trainer.max_steps=N, or the epochs and, for shards without an index, trainer.limit_train_batches=N",
+                setting="trainer.max_steps",
+                value=trainer.max_steps,
             )
         return min(bounds)
 

@@ -88,10 +88,16 @@ class PageTeacher(Teacher):
     def start(self, dataset: object) -> None:
         """Learn where the pages of the batches are; maps that an earlier run has kept are used again."""
         if not isinstance(dataset, PageDataset) or dataset.source.is_ready:
-            raise ConfigError(f"distil.maps=page: there are no whole pages in this data. {SEE_BATCHES}")
+            raise ConfigError(
+                f"distil.maps=page: there are no whole pages in this data. {SEE_BATCHES}",
+                setting="distil.maps",
+                value="page",
+            )
         for stage in dataset.transform.random:
             if isinstance(stage, RandomStage) and stage.moves_geometry and not stage.follows_matrix:
-                raise ConfigError(f"distil.maps=page: maps cannot follow {stage!r}. {SEE_BATCHES}")
+                raise ConfigError(
+                    f"distil.maps=page: maps cannot follow {stage!r}. {SEE_BATCHES}", setting="distil.maps", value=stage
+                )
         decode = replace(dataset.decode, needed_side=self._letterbox.size)
         make = FixedPart(decode, (self._letterbox, self._found))
         # Not started, which would make a few of them again, and other threads or another device round differently.
@@ -105,7 +111,9 @@ class PageTeacher(Teacher):
     def find(self, index: int) -> Sample:
         """A page whose pixels are the teacher's maps: those that are kept, or made now."""
         if self._pages is None:
-            raise ConfigError("the teacher does not know its pages: call start(dataset) first")
+            raise ConfigError(
+                "the teacher does not know its pages: call start(dataset) first", setting="PageTeacher.start"
+            )
         return self._pages.sample(index).unpacked()
 
     def maps(self, batch: Batch) -> Prediction:

@@ -36,14 +36,17 @@ def build_optimizer(model: nn.Module, make: MakeOptimizer, encoder_lr_factor: fl
     """The optimizer of the config with these groups; the encoder learns at `encoder_lr_factor` times the rate."""
     if encoder_lr_factor not in POSITIVE:
         raise ConfigError(
-            f"optimizer.encoder_lr_factor={encoder_lr_factor!r} must be {POSITIVE}; 1 means no difference"
+            f"optimizer.encoder_lr_factor={encoder_lr_factor!r} must be {POSITIVE}; 1 means no difference",
+            setting="optimizer.encoder_lr_factor",
+            value=encoder_lr_factor,
         )
     try:
         optimizer = make(parameter_groups(model))
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"optimizer cannot be built ({error}). Set optimizer._target_ to one that takes parameter groups, such as "
-            "torch.optim.AdamW, and its own arguments"
+            "torch.optim.AdamW, and its own arguments",
+            setting="optimizer",
         ) from error
     for group in optimizer.param_groups:
         group["lr"] *= lr_factor(group, encoder_lr_factor)

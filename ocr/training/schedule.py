@@ -37,9 +37,17 @@ def build_schedule(
     """A schedule with one learning-rate factor for each of `steps` steps."""
     check_choice("schedule.name", name, SCHEDULES)
     if warmup not in Range(0, 1, below=True):
-        raise ConfigError(f"schedule.warmup={warmup!r} must be {Range(0, 1, below=True)} (a share of the steps)")
+        raise ConfigError(
+            f"schedule.warmup={warmup!r} must be {Range(0, 1, below=True)} (a share of the steps)",
+            setting="schedule.warmup",
+            value=warmup,
+        )
     if final not in SHARE:
-        raise ConfigError(f"schedule.final={final!r} must be {SHARE} (a share of the peak rate)")
+        raise ConfigError(
+            f"schedule.final={final!r} must be {SHARE} (a share of the peak rate)",
+            setting="schedule.final",
+            value=final,
+        )
     factor = partial(_factor, name=name, steps=max(1, steps), warmup=warmup, final=final)
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 

@@ -34,7 +34,9 @@ class TrainingRecord:
         if before.teacher != self.teacher:
             raise ConfigError(
                 f"resume: the run had {_named(before.teacher)}, but this one has {_named(self.teacher)}. Give it the "
-                "same teacher=FILE, or start a new run from its weights: checkpoint_path instead of resume"
+                "same teacher=FILE, or start a new run from its weights: checkpoint_path instead of resume",
+                setting="teacher",
+                value=self.teacher,
             )
         self._minutes_before = before.minutes or 0.0
 

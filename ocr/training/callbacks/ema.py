@@ -24,7 +24,9 @@ class WarmEMA(WeightAveraging):
 
     def __init__(self, decay: float = 0.999) -> None:
         if not 0 <= decay < 1:
-            raise ConfigError(f"callbacks.ema.decay={decay} must be a number >= 0 and < 1")
+            raise ConfigError(
+                f"callbacks.ema.decay={decay} must be a number >= 0 and < 1", setting="callbacks.ema.decay", value=decay
+            )
         super().__init__()
         self.decay = decay
         self._is_swapped = False
