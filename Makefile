@@ -56,10 +56,11 @@ snapshots: $(READY)  ## rewrite tests/snapshots, after a change of wording that 
 mutants: $(READY)  ## how many small mistakes the tests notice: 300 mutants, hours (all in data/mutants; goes on where it was)
 	$(BIN)/python benchmarks/mutants.py --docs docs/reliability.md
 
-check: $(READY)  ## ruff and mypy --strict
+check: $(READY)  ## ruff, mypy --strict, the documents' links and commands, the house rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tests/check.py
 
 docs: $(READY)  ## the documentation site, built strictly into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet, warnings are not counted and strict has no effect

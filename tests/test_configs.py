@@ -1,6 +1,5 @@
 """Every config composes, instantiates and explains each of its keys."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -57,15 +56,6 @@ def composed_small(composed: DictConfig) -> DictConfig:
         if "persistent_workers" in loader:
             loader.persistent_workers = False
     return composed
-
-
-@pytest.mark.parametrize("file", sorted(CONFIGS.rglob("*.yaml")), ids=lambda file: str(file.relative_to(CONFIGS)))
-def test_every_value_has_a_comment_that_says_something(file):
-    for number, line in enumerate(file.read_text().splitlines(), 1):
-        value = re.match(r"\s*(- )?(?!_target_)[\w/]+:\s+(?!\$\{|#)\S", line)
-        assert "#" in line or not value, f"{file}:{number}: {line.strip()}"
-        assert not re.search("see above|as above|see configs|as for", line), f"{file}:{number}: {line.strip()}"
-        assert len(line) <= 120, f"{file}:{number}: {line.strip()}"
 
 
 def test_every_setting_of_a_split_is_shown_and_can_be_set_for_it_alone(synthetic):

@@ -5,10 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def run(name: str, folder: Path, *arguments: object) -> str:
@@ -16,13 +13,6 @@ def run(name: str, folder: Path, *arguments: object) -> str:
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_an_example_has_fewer_than_60_lines_and_says_how_to_run_it(file):
-    text = file.read_text()
-    assert len(text.splitlines()) < 60
-    assert f"python examples/{file.name} " in text.split('"""')[1]
 
 
 def test_a_folder_becomes_a_detector(synthetic, tmp_path):
