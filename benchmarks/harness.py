@@ -24,8 +24,10 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +53,20 @@ class Figure:
 
     >>> print(Figure(0.0313, "s"), Figure(146_000, "B"), Figure(13.31, " x"), Figure(631, " x"), Figure(1.05, " %"))
     31.3 ms 146 kB 13.3 x 631 x 1.05 %
+    >>> print(Figure(35.2, " x", measured=Figure(0.0436, "s")))
+    43.6 ms, 35 x
     """
 
     value: float
     unit: str = ""
     digits: int | None = None
     """After the point; None: as many as count."""
+    measured: Figure | None = None
+    """What the number was computed from; shown in front of it."""
 
     def __str__(self) -> str:
+        if self.measured is not None:
+            return f"{self.measured}, {replace(self, measured=None)}"
         value, unit = self.value, self.unit
         if self.digits is not None:
             return f"{value:,.{self.digits}f}{unit}"
@@ -120,6 +128,38 @@ class Target:
 Cell = str | int | float | Figure | Target | None
 
 
+def figure(
+    value: float,
+    unit: str = "",
+    measured: Figure | None = None,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> Figure | Target:
+    """A `Target` if it has a bound, else a `Figure`."""
+    if at_least is None and at_most is None:
+        return Figure(value, unit, measured=measured)
+    return Target(value, unit, at_least=at_least, at_most=at_most, measured=measured)
+
+
+def times(slow: float, fast: float, at_least: float | None = None) -> Figure | Target:
+    """The seconds of the fast one, and by how many times it is faster.
+
+    >>> print(times(1.54, 0.313, at_least=5))
+    313 ms, 4.9 x (target ≥ 5 x: missed by 2 %)
+    """
+    return figure(slow / fast, " x", Figure(fast, "s"), at_least=at_least)
+
+
+def cost(seconds: float, of: float, at_most: float | None = None) -> Figure | Target:
+    """Seconds, and how many times as long as another thing they are.
+
+    >>> print(cost(0.216, of=0.166))
+    216 ms, 1.30 x
+    """
+    return figure(seconds / of, " x", Figure(seconds, "s"), at_most=at_most)
+
+
 @dataclass(frozen=True)
 class Row:
     """A line of a table: its name, and cells by the heading of their column.
@@ -164,6 +204,11 @@ class Data:
     """For trainings: stays, so that what was interrupted resumes; of synthetic pages it is removed afterwards."""
     settings: tuple[str, ...] = ()
     """KEY=VALUE of `--set`, the last word on whatever is trained: `recipe.steps=2` for a trial."""
+
+    def setting(self, name: str, default: str) -> str:
+        """The last KEY=VALUE of `--set` with this key: `--set tiles.model=best.ckpt`."""
+        given = dict(setting.partition("=")[::2] for setting in self.settings)
+        return given.get(name, default)
 
     def rows_of(self, name: str) -> list[Row]:
         """What another benchmark has measured; for tables that are computed from others (`uses`)."""
@@ -314,9 +359,8 @@ def _from_json(cells: Mapping[str, Any]) -> dict[str, Cell]:
     def cell(told: Any) -> Cell:
         if not isinstance(told, dict):
             return told  # type: ignore[no-any-return]
-        if "measured" not in told:
-            return Figure(**told)
-        return Target(**told | {"measured": told["measured"] and Figure(**told["measured"])})
+        measured = told.get("measured") and Figure(**told["measured"])
+        return (Target if "at_least" in told else Figure)(**told | {"measured": measured})
 
     return {heading: cell(told) for heading, told in cells.items()}
 
@@ -380,6 +424,14 @@ def thread_variables(threads: int | None) -> dict[str, str]:
     return {} if threads is None else dict.fromkeys(names, str(threads))
 
 
+def fresh_process(threads: int | None = 1) -> ProcessPoolExecutor:
+    """A process that has imported nothing: `with fresh_process() as process: process.submit(function, ...).result()`.
+
+    Where a benchmark is about memory, or about a second run. Functions and what they return must be picklable.
+    """
+    return ProcessPoolExecutor(1, get_context("spawn"), initializer=pin_threads, initargs=(threads,))
+
+
 def timed(run: Callable[[], object]) -> Callable[[], float]:
     """The same, returning its seconds."""
 
@@ -410,6 +462,11 @@ def interleave(contenders: Mapping[str, Callable[[], float]], rounds: int) -> di
 def fastest(told: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """The smallest of each contender: of times of fixed work, what the machine can do without disturbance."""
     return {name: min(figures) for name, figures in told.items()}
+
+
+def rows_by_name(rows: Iterable[Row]) -> dict[str, Row]:
+    """For tables that are computed from others."""
+    return {row.name: row for row in rows}
 
 
 def medians(told: Mapping[str, Sequence[float]]) -> dict[str, float]:

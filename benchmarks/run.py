@@ -1,11 +1,11 @@
 """Run benchmarks, keep their results as JSON, and write their tables into README.md and docs/.
 
-python -m benchmarks.run --data DIR --forms DIR      # all: hours, on a quiet machine
-python -m benchmarks.run epochs maps --data DIR      # two of them
-python -m benchmarks.run maps --pages 4 --rounds 1   # a trial on synthetic pages; no document is changed
-python -m benchmarks.run --data DIR --missing        # what data/figures does not have yet: resumes after Ctrl-C
-python -m benchmarks.run --kept                      # run nothing: write the kept results into the documents
-python -m benchmarks.run --list                      # names, tables, and what each measures
+python benchmarks/run.py --data DIR --forms DIR      # all: hours, on a quiet machine
+python benchmarks/run.py epochs maps --data DIR      # two of them
+python benchmarks/run.py maps --pages 4 --rounds 1   # a trial on synthetic pages; no document is changed
+python benchmarks/run.py --data DIR --missing        # what data/figures does not have yet: resumes after Ctrl-C
+python benchmarks/run.py --kept                      # run nothing: write the kept results into the documents
+python benchmarks/run.py --list                      # names, tables, and what each measures
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import documents, harness
 from benchmarks.harness import BENCHMARKS, KEPT, ROOT, Benchmark, Data, Result, Row, console, load_benchmarks
 from ocr.errors import ConfigError, GlyphFeedError
@@ -33,7 +34,7 @@ FOLDERS = {"receipts": "--data", "forms": "--forms"}
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python benchmarks/run.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks (default: all)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="folder of receipts (default: synthetic pages)")
@@ -107,7 +108,7 @@ def run_one(told: dict[str, object]) -> None:
 
 def command_of(one: Benchmark, rounds: int, settings: Sequence[str] = ()) -> str:
     """As a document shows it: DIR and FORMS are the folders."""
-    words = ["python -m benchmarks.run", one.name]
+    words = ["python benchmarks/run.py", one.name]
     words += [f"{FOLDERS[name]} {'DIR' if name == 'receipts' else 'FORMS'}" for name in one.pages]
     words += [f"--rounds {rounds}"] * (rounds != one.rounds)
     words += [f"--set {setting}" for setting in settings]
@@ -202,8 +203,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     quotable = {name: result for name, result in results.items() if options.documents or not result.synthetic}
     for one in chosen:
         if one.name in quotable and not any(line.startswith(f"{one.name}:") for line in failed):
-            for where in documents.write(root, [one], quotable):
-                console.print(f"written: {where}", markup=False)
+            try:
+                for where in documents.write(root, [one], quotable):
+                    console.print(f"written: {where}", markup=False)
+            except GlyphFeedError as error:
+                failed.append(f"{one.name}: not written: {error}")
     for name, result in results.items():
         for line in result.missed():
             console.print(f"missed target: {name}: {line}", markup=False, soft_wrap=True)
