@@ -6,6 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig
+from rejection import rejects
 
 from ocr.datasets import DBCollateFN, DBTransforms, OCRDataset
 from ocr.datasets.build import build_dataset
@@ -101,33 +102,34 @@ def test_albumentations_transforms_can_be_listed_by_target(synthetic):
     assert dataset[0]["image"].shape == (3, 96, 96)
 
 
-def test_a_null_split_is_named_with_the_cure(synthetic):
-    with pytest.raises(ConfigError, match=r"datasets\.val_dataset is null.*configs/data/base\.yaml"):
+def test_a_null_split_is_named(synthetic):
+    with rejects(ConfigError, setting="datasets.val_dataset"):
         build_dataset(config(synthetic, "datasets.val_dataset=null"), "val")
 
 
 def test_a_mistyped_split_suggests_the_right_one(synthetic):
-    with pytest.raises(ConfigError, match="did you mean train_dataset"):
+    with rejects(ConfigError, setting="datasets.trian_dataset"):
         build_dataset(config(synthetic), "trian")
 
 
 def test_an_error_of_a_dataset_names_the_split_and_keeps_its_type(tmp_path, dataset_folder):
-    with pytest.raises(ConfigError, match=r"datasets\.train_dataset: image_path=.*ocr synth"):
+    with rejects(ConfigError, setting="image_path", path=tmp_path / "nowhere/images/train") as caught:
         build_dataset(config(tmp_path / "nowhere"), "train")
+    assert str(caught.value).startswith("datasets.train_dataset: ")
     (dataset_folder / "jsons" / "val.json").write_text("{")
-    with pytest.raises(DataError, match=r"datasets\.val_dataset: .*val\.json"):
+    with rejects(DataError, path=dataset_folder / "jsons" / "val.json"):
         build_dataset(config(dataset_folder), "val")
 
 
 def test_a_value_of_the_wrong_type_is_an_error_that_names_the_split(synthetic):
-    with pytest.raises(ConfigError, match=r"datasets\.val_dataset.*image_extensions=5"):
+    with rejects(ConfigError, setting="image_extensions", value=5):
         build_dataset(config(synthetic, "datasets.val_dataset.image_extensions=5"), "val")
-    with pytest.raises(ConfigError, match="datasets is null"):
+    with rejects(ConfigError, setting="datasets"):
         build_dataset(config(synthetic, "datasets=null"), "val")
-    with pytest.raises(ConfigError, match=r"(?s)datasets\.val_dataset cannot be instantiated.*no_such_setting"):
+    with rejects(ConfigError, setting="datasets.val_dataset"):
         build_dataset(config(synthetic, "+datasets.val_dataset.no_such_setting=1"), "val")
 
 
 def test_fewer_pages_than_a_batch_are_not_dropped_in_silence(synthetic):
-    with pytest.raises(ConfigError, match=r"8 pages do not fill a batch of 16.*drop_last=false"):
+    with rejects(ConfigError, setting="batch_size", value=16):
         OCRDataModule(config(synthetic)).loader("train")

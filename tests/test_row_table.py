@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import xxhash
+from rejection import rejects
 
 from ocr import row_table
 from ocr.errors import DataError
@@ -43,7 +44,7 @@ def test_a_file_that_is_cut_short_or_longer_is_not_opened(tmp_path, length):
     written().save(path, {})
     data = path.read_bytes()
     path.write_bytes(data[:length] if length >= 0 else data + b"x")
-    with pytest.raises(DamagedTableError, match=r"a\.rows"):
+    with rejects(DamagedTableError, path=path):
         open_table(path)
 
 
@@ -54,7 +55,7 @@ def test_a_damaged_header_or_description_is_not_opened(tmp_path, offset):
     data = bytearray(path.read_bytes())
     data[offset] ^= 1
     path.write_bytes(data)
-    with pytest.raises(DamagedTableError, match=r"a\.rows"):
+    with rejects(DamagedTableError, path=path):
         open_table(path)
 
 
@@ -65,7 +66,7 @@ def test_a_damaged_row_is_told_and_the_others_are_read(tmp_path):
     data[data.index(b"bcd")] ^= 1
     path.write_bytes(data)
     table = open_table(path)
-    with pytest.raises(DataError, match=r"a\.rows: row 2 is damaged. Remove the file"):
+    with rejects(DataError, path=path, value=2):
         table.row(2)
     assert table.row(3) == ROWS[3]
 
@@ -108,23 +109,23 @@ def test_a_file_that_was_replaced_by_other_rows_is_not_taken_for_the_first(tmp_p
     sent = pickle.dumps(written().save(path, {}))
     assert len(pickle.loads(sent)) == len(ROWS)
     written([b"x", b"a", b"bcd" * 100, b"\0" * 5]).save(path, {})
-    with pytest.raises(DataError, match="was replaced while it was in use"):
+    with rejects(DataError, path=path, value={}):
         pickle.loads(sent)
     path.unlink()
-    with pytest.raises(DataError, match="cannot be opened"):
+    with rejects(DataError, path=path, value=None):
         pickle.loads(sent)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "change",
     [
-        (lambda described: described.replace(b'"<i8"', b'"|O8"'), "not of integers"),
-        (lambda described: b"[" * len(described), "its description is no JSON"),
-        (lambda described: b"{" + described[1:-1], "its description is no JSON"),
+        lambda described: described.replace(b'"<i8"', b'"|O8"'),
+        lambda described: b"[" * len(described),
+        lambda described: b"{" + described[1:-1],
     ],
     ids=["a column of objects", "nested too deep", "cut"],
 )
-def test_a_description_that_cannot_be_used_is_refused(tmp_path, change, said):
+def test_a_description_that_cannot_be_used_is_refused(tmp_path, change):
     path = tmp_path / "a.rows"
     # Python's parser gives up at a depth of about a thousand.
     written().save(path, {"note": "x" * 100_000})
@@ -133,5 +134,5 @@ def test_a_description_that_cannot_be_used_is_refused(tmp_path, change, said):
     described = change(data[24 : 24 + length])
     head = data[:8] + len(described).to_bytes(8, "little") + xxhash.xxh3_64_intdigest(described).to_bytes(8, "little")
     path.write_bytes(head + described + data[24 + length :])
-    with pytest.raises(DamagedTableError, match=said):
+    with rejects(DamagedTableError, path=path):
         open_table(path)
