@@ -2,19 +2,18 @@
 
 import io
 import struct
-import subprocess
-import sys
+import warnings
 import zlib
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from rejection import rejects
 
-from ocr.errors import ConfigError, ImageError
+from ocr.errors import ConfigError, ImageError, ImageSizeError
 from ocr.geometry.polygons import Polygons
 from ocr.malloc import keep_freed_memory
 from ocr.pipeline.decode import Decode, decode_pixels
@@ -23,7 +22,6 @@ from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 
 SIZE = 64
-ROOT = Path(__file__).resolve().parents[2]
 WORDS = Polygons.pack([[[11, 7], [95.5, 9.25], [93, 41], [10, 38]], [[100, 100], [130, 100], [115, 128]]])
 
 
@@ -79,7 +77,6 @@ def test_the_pixels_of_a_scaled_page_are_near_the_averaged_original(size, orient
     assert difference.max() < 16
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(4, 900), st.integers(4, 900), st.integers(1, 130))
 def test_a_scaled_page_is_never_smaller_than_needed(width, height, needed_side):
     data = encode(np.zeros((height, width, 3), np.uint8))
@@ -133,18 +130,12 @@ def test_measuring_gives_the_geometry_without_the_pixels():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"scaled": "fast"}, "decode.scaled='fast'"),
-        ({"scaled": True}, "auto, off"),
-        ({"annotation_frame": "exif"}, "decode.annotation_frame='exif': Known: auto, raw, upright"),
-        ({"max_pixels": "1e9"}, "decode.max_pixels='1e9'"),
-        ({"max_pixels": 0}, "decode.max_pixels=0"),
-    ],
+    ("setting", "value"),
+    [("scaled", "fast"), ("scaled", True), ("annotation_frame", "exif"), ("max_pixels", "1e9"), ("max_pixels", 0)],
 )
-def test_a_setting_that_cannot_work_is_refused(settings, words):
-    with pytest.raises(ConfigError, match=words):
-        Decode(**settings)
+def test_a_setting_that_cannot_work_is_refused(setting, value):
+    with rejects(ConfigError, setting=f"decode.{setting}", value=value):
+        Decode(**{setting: value})
 
 
 def test_a_bare_off_of_yaml_means_off():
@@ -211,7 +202,7 @@ def test_a_truncated_jpeg_is_an_error_that_names_the_file(kind, share):
     sound = encode(PAGE, **KINDS[kind])
     start = sound.index(b"\xff\xda") + 20
     cut = start + int((len(sound) - start) * share)
-    with pytest.raises(ImageError, match=r"folder/a.jpg.*truncated.*on_bad_sample=skip"):
+    with rejects(ImageError, value=None, path="folder/a.jpg"):
         read(sound[:cut])
 
 
@@ -219,34 +210,32 @@ def test_a_truncated_jpeg_is_an_error_that_names_the_file(kind, share):
 def test_a_truncated_gray_or_cmyk_jpeg_is_an_error_too(mode):
     stream = io.BytesIO()
     Image.fromarray(PAGE).convert(mode).save(stream, "JPEG")
-    with pytest.raises(ImageError, match=r"folder/a.jpg.*truncated"):
+    with rejects(ImageError, value=None, path="folder/a.jpg"):
         read(stream.getvalue()[:-200])
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(("format", "words"), [("PNG", "truncated"), ("TIFF", "truncated"), ("WEBP", "not an image")])
-def test_other_truncated_formats_are_errors_that_name_the_file(format, words):
+@pytest.mark.parametrize(("format", "is_opened"), [("PNG", True), ("TIFF", True), ("WEBP", False)])
+def test_other_truncated_formats_are_errors_that_name_the_file(format, is_opened):
     data = encode(PAGE, format)
-    with pytest.raises(ImageError, match=f"folder/a.jpg.*{words}.*on_bad_sample=skip"):
+    with rejects(ImageError, value=None if is_opened else data[:8], path="folder/a.jpg"):
         read(data[: len(data) // 2])
 
 
 def test_an_empty_file_says_so():
-    with pytest.raises(ImageError, match=r"folder/a.jpg: the file is empty \(0 bytes\)"):
+    with rejects(ImageError, value=b"", path="folder/a.jpg"):
         read(b"")
 
 
 @pytest.mark.parametrize("data", [b"no image at all", b"\xff\xd8\xff", b"<html>404</html>" * 99])
 def test_what_is_no_image_shows_how_it_begins(data):
-    with pytest.raises(ImageError) as caught:
+    with rejects(ImageError, value=data[:8], path="folder/a.jpg"):
         read(data)
-    assert "folder/a.jpg: not an image" in str(caught.value)
-    assert f"({len(data)} bytes, starting {data[:8]!r})" in str(caught.value)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 500), (500, 3)])
 def test_a_page_too_small_for_a_letter_says_its_size(size):
-    with pytest.raises(ImageError, match=f"folder/a.jpg: {size[0]}x{size[1]} pixels cannot hold text"):
+    with rejects(ImageError, setting=None, value=size, path="folder/a.jpg"):
         read(encode(np.zeros((size[1], size[0], 3), np.uint8), "PNG"))
 
 
@@ -261,27 +250,21 @@ def png_claiming(width, height, *extra):
 
 
 def test_a_decompression_bomb_is_refused_by_its_header():
-    with pytest.raises(ImageError, match=r"folder/a.jpg: 50000x50000 is 2500 megapixels, more than decode.max_pixels"):
+    with rejects(ImageSizeError, setting="decode.max_pixels", value=(50_000, 50_000), path="folder/a.jpg"):
         read(png_claiming(50_000, 50_000))
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "TIFF"])
 def test_a_page_over_the_pixel_limit_names_the_setting(format):
-    with pytest.raises(ImageError, match=r"folder/a.jpg: 200x150 is 0 megapixels, more than decode.max_pixels=29999"):
+    with rejects(ImageSizeError, setting="decode.max_pixels", value=(200, 150), path="folder/a.jpg"):
         read(encode(PAGE, format), max_pixels=29_999)
     assert read(encode(PAGE, format), max_pixels=30_000).shape == (200, 150)
 
 
-def test_a_large_page_within_the_limit_brings_no_warning(tmp_path):
-    (tmp_path / "large.png").write_bytes(png_claiming(12_000, 12_000))
-    code = (
-        "from ocr.pipeline.image_header import read_header\n"
-        f"data = open({str(tmp_path / 'large.png')!r}, 'rb').read()\n"
-        "print(read_header(data, '', 178_956_970).raw_size)"
-    )
-    # In a process of its own: pytest resets the filters of warnings for every test.
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert (done.stdout.strip(), done.stderr) == ("(12000, 12000)", "")
+def test_a_large_page_within_the_limit_brings_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_header(png_claiming(12_000, 12_000), "", 178_956_970).raw_size == (12_000, 12_000)
 
 
 GAMMA_WITH_A_WRONG_SUM = chunk(b"gAMA", struct.pack(">I", 45_455), b"oops")
@@ -295,7 +278,6 @@ def test_a_header_that_only_pillow_refuses_is_left_to_opencv_and_noted():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(["JPEG", "PNG", "WEBP", "TIFF"]), st.data())
 def test_no_damage_ends_in_anything_but_a_page_or_an_image_error(format, data):
     damaged = bytearray(encode(PAGE[:30, :40], format))
@@ -304,7 +286,7 @@ def test_no_damage_ends_in_anything_but_a_page_or_an_image_error(format, data):
     try:
         page = read(bytes(damaged), max_pixels=10**6)
     except ImageError as error:
-        sound = "folder/a.jpg" in str(error)
+        sound = error.path == "folder/a.jpg"
     else:
         sound = page.shape == (page.width, page.height)
     assert sound

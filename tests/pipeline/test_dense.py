@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from rejection import rejects
 
-from ocr.errors import DataError
+from ocr.errors import ConfigError, DataError
 from ocr.pipeline.dense import DensePage
 from ocr.pipeline.device import Normalize
 
@@ -24,7 +25,6 @@ def _page(rng, height, width, border, gray, noise=255):
     return page
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 70), st.integers(1, 70), BORDERS, st.booleans())
 def test_a_page_comes_back_bit_by_bit_as_bytes_and_as_floats(seed, height, width, border, gray):
     page = _page(np.random.default_rng(seed), height, width, border, gray)
@@ -65,7 +65,7 @@ def test_the_same_page_has_the_same_bytes():
 
 
 def test_floats_are_refused_with_the_cure():
-    with pytest.raises(Exception, match=r"cache\.form=raw"):
+    with rejects(ConfigError, setting="cache.form", value="dense"):
         DensePage.pack(np.zeros((4, 4, 3), dtype=np.float32))
 
 
@@ -83,10 +83,10 @@ def test_a_damaged_page_raises_and_never_writes_beyond_its_target():
             damaged += 1
     assert damaged
     for length in (0, 10, 40, len(data) // 2):
-        with pytest.raises(DataError, match="damaged"):
+        with rejects(DataError, value=length):
             DensePage(data[:length]).write(np.empty_like(page))
         if length < 30:
-            with pytest.raises(DataError, match="damaged"):
+            with rejects(DataError, value=length):
                 DensePage(data[:length]).unpack()
 
 
@@ -102,7 +102,7 @@ def test_a_page_of_one_colour_within_its_edges_comes_back_too():
 def test_the_header_alone_tells_the_size():
     data = DensePage.pack(_page(np.random.default_rng(0), 20, 30, (0, 0, 0), False)).data
     assert DensePage(data[:28]).size == (30, 20)
-    with pytest.raises(DataError, match="a dense page is damaged: it has 27 bytes"):
+    with rejects(DataError, value=27):
         _ = DensePage(data[:27]).size
 
 

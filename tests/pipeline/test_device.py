@@ -4,6 +4,7 @@ import albumentations as A  # noqa: N812
 import numpy as np
 import pytest
 import torch
+from rejection import rejects
 
 from ocr.errors import ConfigError
 from ocr.pipeline.device import Normalize
@@ -58,26 +59,23 @@ def test_a_mirrored_view_of_a_page_is_normalised_like_its_copy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("setting", "value"),
     [
-        ({"mean": (0.5, 0.5)}, r"mean=\(0.5, 0.5\).*three channels"),
-        ({"std": (0.2, 0.2, 0.2, 0.2)}, "three channels"),
-        (
-            {"std": (0.2, 0.0, 0.2)},
-            r"Normalize\(std=\(0.2, 0.0, 0.2\)\): it must have three channels, each a number > 0",
-        ),
-        ({"std": (0.2, float("nan"), 0.2)}, "three channels.*> 0"),
-        ({"std": np.float64(0.2)}, "three channels"),
-        ({"mean": "abc"}, "mean='abc'.*three channels"),
-        ({"mean": None}, "mean=None.*three channels"),
-        ({"mean": (0.5, "x", 0.5)}, "three channels"),
-        ({"max_pixel_value": "x"}, "max_pixel_value='x'.*> 0"),
-        ({"max_pixel_value": 0.0}, "max_pixel_value=0.0.*> 0"),
+        ("mean", (0.5, 0.5)),
+        ("mean", "abc"),
+        ("mean", None),
+        ("mean", (0.5, "x", 0.5)),
+        ("std", (0.2, 0.2, 0.2, 0.2)),
+        ("std", (0.2, 0.0, 0.2)),
+        ("std", (0.2, float("nan"), 0.2)),
+        ("std", np.float64(0.2)),
+        ("max_pixel_value", "x"),
+        ("max_pixel_value", 0.0),
     ],
 )
-def test_a_normalisation_that_cannot_work_is_refused(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Normalize(**parameters)  # type: ignore[arg-type]
+def test_a_normalisation_that_cannot_work_is_refused(setting: str, value: object) -> None:
+    with rejects(ConfigError, setting=f"Normalize.{setting}", value=value):
+        Normalize(**{setting: value})  # type: ignore[arg-type]
 
 
 def test_lists_from_a_config_are_as_good_as_tuples() -> None:

@@ -5,7 +5,7 @@ import io
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -129,7 +129,6 @@ def test_a_polygon_beside_the_page_is_dropped_and_counted():
     assert (len(page.polygons), page.dropped_polygons) == (1, 1)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(1, 8), st.sampled_from(["upright", "raw"]), st.integers(70, 200), st.integers(40, 200))
 def test_a_letterboxed_polygon_covers_what_it_covered_from_any_frame(data, orientation, frame, width, height):
     left, top = data.draw(st.integers(0, width - 24)), data.draw(st.integers(0, height - 24))

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from PIL import Image
 from torch.utils.data import DataLoader
 
@@ -82,7 +83,8 @@ def write_pages(folder):
     (folder / "a.json").write_text(json.dumps({"images": pages}))
 
 
-def test_the_ledger_is_filled_by_worker_processes(tmp_path):
+@pytest.mark.parametrize("method", ["fork", pytest.param("forkserver", marks=pytest.mark.slow)])
+def test_the_ledger_is_filled_by_worker_processes(tmp_path, method):
     write_pages(tmp_path)
     transform = DBTransforms([Letterbox(64)], normalize="device")
     dataset = OCRDataset(tmp_path / "images", tmp_path / "a.json", transform, on_bad_sample="skip")
@@ -91,7 +93,7 @@ def test_the_ledger_is_filled_by_worker_processes(tmp_path):
         batch_size=3,
         collate_fn=DBCollateFN(),
         num_workers=2,
-        multiprocessing_context="forkserver",
+        multiprocessing_context=method,
         persistent_workers=True,
     )
     for epoch in range(2):

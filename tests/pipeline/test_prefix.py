@@ -4,9 +4,10 @@ import albumentations as A  # noqa: N812
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from rejection import rejects
 
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons, move_points
@@ -77,13 +78,11 @@ def test_padding_lies_where_albumentations_puts_it(position: str, fill: int) -> 
         assert_as_albumentations(width, height, Letterbox(61, position, fill))
 
 
-@settings(deadline=None, max_examples=150)
 @given(sides, sides, st.integers(1, 300), st.sampled_from(POSITIONS), st.sampled_from(list(INTERPOLATIONS)))
 def test_any_page_equals_albumentations(width: int, height: int, size: int, position: str, interpolation: str) -> None:
     assert_as_albumentations(width, height, Letterbox(size, position, 7, interpolation))
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     st.integers(1, 6000),
     st.integers(1, 6000),
@@ -139,22 +138,15 @@ def test_a_float_page_stays_float() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings_given", "message"),
+    ("setting", "values"),
     [
-        ({"size": 0}, r"size=0.*>= 1"),
-        ({"size": 640.5}, r"Letterbox\(size=640.5\): size must be an integer >= 1"),
-        ({"size": "abc"}, "size='abc'"),
-        ({"size": None}, "size=None"),
-        ({"size": True}, "size=True"),
-        ({"fill": 300}, r"Letterbox\(fill=300\): fill must be an integer >= 0 and <= 255"),
-        ({"fill": -1}, "fill=-1"),
-        ({"fill": 1.5}, "fill=1.5"),
-        ({"position": None}, "position=None.*Known: .*center"),
-        ({"interpolation": ["linear"]}, r"interpolation=\['linear'\]"),
-        ({"position": "centre"}, "did you mean center"),
-        ({"interpolation": "linaer"}, "did you mean linear"),
+        ("size", [0, 640.5, "abc", None, True]),
+        ("fill", [300, -1, 1.5]),
+        ("position", [None, "centre"]),
+        ("interpolation", [["linear"], "linaer"]),
     ],
 )
-def test_a_setting_that_cannot_work_is_named(settings_given: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Letterbox(**settings_given)  # type: ignore[arg-type]
+def test_a_setting_that_cannot_work_is_named(setting: str, values: list[object]) -> None:
+    for value in values:
+        with rejects(ConfigError, setting=f"Letterbox.{setting}", value=value):
+            Letterbox(**{setting: value})  # type: ignore[arg-type]

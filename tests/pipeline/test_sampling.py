@@ -7,7 +7,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sameness import assert_same
 
@@ -83,7 +83,6 @@ def assert_same_samples(left: Sample, right: Sample) -> None:
     assert_same(left.polygons.vertices, right.polygons.vertices)
 
 
-@settings(deadline=None, max_examples=200)
 @given(chains, st.integers(0, 2**32 - 1), st.booleans())
 def test_one_pass_makes_the_samples_that_stages_make_one_by_one(
     stages: Sequence[Stage], seed: int, dense: bool

@@ -1,7 +1,7 @@
 """A shadow over the page: darker on one side of a soft edge, and never lighter."""
 
 import numpy as np
-import pytest
+from rejection import rejects
 
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
@@ -34,5 +34,5 @@ def test_shadows_darken_by_up_to_their_share_and_leave_polygons_alone():
 
 
 def test_a_share_above_one_is_refused():
-    with pytest.raises(ConfigError, match=r"RandomShadow\(darkest=2\): darkest must be a number >= 0 and <= 1"):
+    with rejects(ConfigError, setting="RandomShadow.darkest", value=2):
         RandomShadow(darkest=2)

@@ -7,9 +7,10 @@ import cv2
 import numpy as np
 import pytest
 import shapely
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from rejection import rejects
 
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons, move_points
@@ -76,7 +77,6 @@ def noise_page(width: int = WIDTH, height: int = HEIGHT) -> Sample:
     return Sample(0, "", "", Polygons.pack([word]), image=image, shape=(width, height))
 
 
-@settings(deadline=None, max_examples=150)
 @given(central_quads(), chains, seeds)
 def test_a_transformed_polygon_still_covers_the_pixels_it_covered(
     quad: NDArray[np.float32], stages: list[Stage], seed: int
@@ -95,7 +95,6 @@ def test_a_transformed_polygon_still_covers_the_pixels_it_covered(
         np.testing.assert_allclose(polygon, there, atol=0.01)
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.lists(central_quads(), min_size=1, max_size=6), chains, seeds)
 def test_the_inverse_matrix_brings_every_vertex_back_through_any_chain(
     quads: list[NDArray[np.float32]], stages: list[Stage], seed: int
@@ -241,37 +240,42 @@ def test_brightness_is_drawn_within_its_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "parameters", "message"),
+    ("kind", "parameters"),
     [
-        (RandomFlip, {"p": 1.5}, r"RandomFlip\(p=1.5\): p must be a number >= 0 and <= 1"),
-        (RandomFlip, {"p": True}, r"RandomFlip\(p=True\)"),
-        (RandomFlip, {"p": None}, r"RandomFlip\(p=None\)"),
-        (RandomRotate, {"p": -0.1}, r"p=-0.1"),
-        (RandomRotate, {"degrees": -10}, r"RandomRotate\(degrees=-10\).*>= 0 and <= 180"),
-        (RandomRotate, {"degrees": "a"}, r"degrees='a'"),
-        (RandomScale, {"smallest": 0.0}, r"RandomScale\(smallest=0.0\): smallest must be a number > 0"),
-        (RandomScale, {"largest": float("inf")}, r"largest=inf"),
-        (RandomScale, {"smallest": 2.0, "largest": 1.0}, "smallest=2.0, largest=1.0.*smallest <= largest"),
-        (TextAwareCrop, {"smallest": 0.0}, "smallest=0.0.*> 0 and <= 1"),
-        (TextAwareCrop, {"tries": 0}, r"TextAwareCrop\(tries=0\): tries must be an integer >= 1"),
-        (TextAwareCrop, {"tries": 2.5}, "tries=2.5"),
-        (RandomWindow, {"size": 0}, r"RandomWindow\(size=0\): size must be an integer >= 1"),
-        (RandomWindow, {"size": "a"}, "size='a'"),
-        (ColourJitter, {"brightness": -1}, r"ColourJitter\(brightness=-1\).*>= 0 and <= 1"),
-        (ColourJitter, {"contrast": 1.5}, "contrast=1.5"),
-        (ColourJitter, {"saturation": [0.2]}, r"saturation=\[0.2\]"),
-        (RandomBlur, {"sigma": 0.1}, "sigma=0.1.*>= 0.2"),
-        (RandomBlur, {"sigma": None}, "sigma=None"),
-        (JpegNoise, {"worst": 90, "best": 40}, "worst=90, best=40.*worst <= best"),
-        (JpegNoise, {"worst": 0}, "worst=0"),
-        (JpegNoise, {"best": 101}, "best=101.*<= 100"),
-        (JpegNoise, {"best": 90.5}, "best=90.5.*an integer"),
+        (RandomFlip, {"p": 1.5}),
+        (RandomFlip, {"p": True}),
+        (RandomFlip, {"p": None}),
+        (RandomRotate, {"p": -0.1}),
+        (RandomRotate, {"degrees": -10}),
+        (RandomRotate, {"degrees": 181}),
+        (RandomRotate, {"degrees": "a"}),
+        (RandomScale, {"smallest": 0.0}),
+        (RandomScale, {"largest": float("inf")}),
+        (RandomScale, {"smallest": 2.0, "largest": 1.0}),
+        (TextAwareCrop, {"smallest": 0.0}),
+        (TextAwareCrop, {"smallest": 1.1}),
+        (TextAwareCrop, {"tries": 0}),
+        (TextAwareCrop, {"tries": 2.5}),
+        (RandomWindow, {"size": 0}),
+        (RandomWindow, {"size": "a"}),
+        (ColourJitter, {"brightness": -1}),
+        (ColourJitter, {"contrast": 1.5}),
+        (ColourJitter, {"saturation": [0.2]}),
+        (RandomBlur, {"sigma": 0.1}),
+        (RandomBlur, {"sigma": None}),
+        (JpegNoise, {"worst": 90, "best": 40}),
+        (JpegNoise, {"worst": 0}),
+        (JpegNoise, {"best": 101}),
+        (JpegNoise, {"best": 90.5}),
     ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_a_parameter_that_cannot_work_is_refused_when_the_stage_is_made(
-    kind: type, parameters: dict[str, object], message: str
+    kind: type, parameters: dict[str, object]
 ) -> None:
-    with pytest.raises(ConfigError, match=message):
+    # Of two that contradict each other, the first is named.
+    setting, value = next(iter(parameters.items()))
+    with rejects(ConfigError, setting=f"{kind.__name__}.{setting}", value=value):
         kind(**parameters)
 
 
@@ -282,7 +286,6 @@ def test_what_turns_into_sight_beyond_the_page_is_what_the_letterbox_padded_it_w
 
 
 @given(seeds, st.lists(central_quads(), max_size=3))
-@settings(deadline=None, max_examples=60)
 def test_a_window_keeps_pixels_and_polygons_together_at_full_resolution(seed, quads):
     rng = np.random.default_rng(seed)
     page = page_of(quads)

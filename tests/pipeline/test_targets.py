@@ -5,9 +5,10 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from rejection import rejects
 
 from benchmarks.reference import reference_maps
 from ocr.errors import ConfigError
@@ -83,7 +84,6 @@ def test_maps_of_a_shape_equal_the_reference(shape: object) -> None:
     assert drawn > 20
 
 
-@settings(deadline=None, max_examples=60)
 @given(seeds, st.integers(2, 12))
 def test_maps_of_many_words_on_a_page_equal_the_reference(seed: int, count: int) -> None:
     rng = np.random.default_rng(seed)
@@ -233,7 +233,6 @@ collinear = st.tuples(coordinates, coordinates, st.lists(st.floats(-50, 50), min
 tiny = st.tuples(coordinates, coordinates).map(lambda at: [at, (at[0] + 1e-3, at[1]), (at[0], at[1] + 1e-3)])
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.lists(st.one_of(any_points, repeated, collinear, tiny), max_size=5), st.data())
 def test_random_polygons_never_crash_the_maps(polygons: list[list[tuple[float, float]]], data: st.DataObject) -> None:
     ignore = data.draw(st.lists(st.booleans(), min_size=len(polygons), max_size=len(polygons)))
@@ -246,7 +245,6 @@ def test_random_polygons_never_crash_the_maps(polygons: list[list[tuple[float, f
     assert maps.thresh_map.max() <= np.float32(0.7) + 1e-6
 
 
-@settings(deadline=None, max_examples=100)
 @given(any_points)
 def test_any_polygon_is_drawn_as_the_reference_draws_it(points: list[tuple[float, float]]) -> None:
     polygon = np.array(points, np.float32)
@@ -277,19 +275,21 @@ def test_a_page_that_nobody_annotated_teaches_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "setting"),
     [
-        ({"shrink_ratio": 1.0}, r"Targets\(shrink_ratio=1.0\): shrink_ratio must be a number > 0 and < 1"),
-        ({"shrink_ratio": 0.0}, "shrink_ratio=0.0"),
-        ({"shrink_ratio": "x"}, "shrink_ratio='x'"),
-        ({"thresh_min": 0.7, "thresh_max": 0.3}, "thresh_min=0.7, thresh_max=0.3.*thresh_min < thresh_max"),
-        ({"thresh_max": 1.2}, "thresh_max=1.2.*>= 0 and <= 1"),
-        ({"thresh_min": None}, "thresh_min=None"),
-        ({"min_text_size": "abc"}, "min_text_size='abc'.*>= 0"),
-        ({"min_text_size": -1}, "min_text_size=-1"),
-        ({"min_text_size": float("nan")}, "min_text_size=nan"),
+        ({"shrink_ratio": 1.0}, "shrink_ratio"),
+        ({"shrink_ratio": 0.0}, "shrink_ratio"),
+        ({"shrink_ratio": "x"}, "shrink_ratio"),
+        ({"thresh_min": 0.7, "thresh_max": 0.3}, "thresh_min"),
+        ({"thresh_min": 0.5, "thresh_max": 0.5}, "thresh_min"),
+        ({"thresh_max": 1.2}, "thresh_max"),
+        ({"thresh_min": None}, "thresh_min"),
+        ({"min_text_size": "abc"}, "min_text_size"),
+        ({"min_text_size": -1}, "min_text_size"),
+        ({"min_text_size": float("nan")}, "min_text_size"),
     ],
+    ids=str,
 )
-def test_parameters_that_cannot_work_are_named(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_parameters_that_cannot_work_are_named(parameters: dict[str, Any], setting: str) -> None:
+    with rejects(ConfigError, setting=f"Targets.{setting}", value=parameters[setting]):
         Targets(**parameters)

@@ -2,7 +2,7 @@
 
 import cv2
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -29,7 +29,6 @@ def layouts(draw: st.DrawFn) -> tuple[list[NDArray[np.float32]], list[bool]]:
     return quads, ignore
 
 
-@settings(deadline=None, max_examples=250)
 @given(layouts(), seeds)
 def test_a_crop_never_cuts_through_a_kept_word(layout: tuple[list[NDArray[np.float32]], list[bool]], seed: int) -> None:
     quads, ignore = layout
@@ -48,7 +47,6 @@ def test_a_crop_never_cuts_through_a_kept_word(layout: tuple[list[NDArray[np.flo
         assert inside or outside, f"{quad.tolist()} is cut by {window}"
 
 
-@settings(deadline=None, max_examples=250)
 @given(layouts(), seeds)
 def test_a_crop_blanks_the_words_it_drops_and_shows_all_of_those_it_keeps(
     layout: tuple[list[NDArray[np.float32]], list[bool]], seed: int
@@ -60,7 +58,8 @@ def test_a_crop_blanks_the_words_it_drops_and_shows_all_of_those_it_keeps(
     red, green = np.zeros((2, HEIGHT, WIDTH), np.uint8)
     for p, quad in enumerate(quads):
         if not ignore[p]:
-            cv2.fillPoly(green if str(p) in kept else red, [np.int32(np.round(quad))], 255)
+            # Half a pixel before the page rounds to beyond it, as a crop takes it.
+            cv2.fillPoly(green if str(p) in kept else red, [np.int32(np.ceil(quad - 0.5))], 255)
     page.image[:] = np.stack([red, green, red], axis=-1)
 
     cropped = crop(page, np.random.default_rng(seed))
