@@ -20,11 +20,17 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        answer = answer_by_suffix(path) or f"not UTF-8 at byte {error.start}: save the file as UTF-8"
-        raise AnnotationError(f"{path}: {answer}", value=path.suffix, path=path) from error
+        answer = answer_by_suffix(path)
+        raise AnnotationError(
+            f"{path}: {answer or f'not UTF-8 at byte {error.start}: save the file as UTF-8'}",
+            value=path.suffix if answer else error.start,
+            path=path,
+        ) from error
     except OSError as error:
         raise AnnotationError(
-            f"{path}: cannot be read ({error.strerror}): set annotation_path (--annotation-path) to a file", path=path
+            f"{path}: cannot be read ({error.strerror}): set annotation_path (--annotation-path) to a file",
+            setting="annotation_path",
+            path=path,
         ) from error
 
 

@@ -52,7 +52,7 @@ def _parse_xml(text: str, where: str) -> tuple[Word, ...]:
         raise AnnotationError(
             f"{where}: {looks} (CTW1500 has one <image> with a <box> and <segs> per word): "
             "set annotation_format (--format) to its format, or convert it",
-            value=foreign,
+            value=foreign or root.tag,
         )
     return tuple([_parse_box(box, f"{at:04d}", where) for at, box in enumerate(boxes, start=1)])
 

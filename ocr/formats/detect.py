@@ -55,6 +55,7 @@ def detect(where: str, texts: Mapping[Path, str]) -> str:
         raise AnnotationError(
             f"{where}: no annotation file has a polygon in it, so nothing shows their format: "
             "set annotation_format (--format)",
+            setting="annotation_format",
             path=where,
         )
     format = _choose(set(files), 2 * lines["marked"] > lines.total())
@@ -106,7 +107,7 @@ def _shape(line: str) -> str | None:
         return "polygon"
     if count >= 8:
         return "quad"
-    # Numbers between spaces may be anything (YOLO, say), but only ICDAR-2013 puts a quoted text behind four of them.
+    # Numbers between spaces can be anything (YOLO, say), but only ICDAR-2013 puts a quoted text behind four of them.
     spaced = BOX.fullmatch(line) if count == 0 else None
     if is_td500(line):
         return "td500"
@@ -125,7 +126,7 @@ def _foreign_lines(foreign: list[tuple[Path, int, str]]) -> AnnotationError:
     answer = answer_by_suffix(path)
     tried = f"Tried on the first of these lines: {refusals(line)}: {_CURE}"
     return AnnotationError(
-        "\n".join([list_faults(faults), tried] if answer is None else [f"{path}: {answer}", tried]),
+        f"{list_faults(faults)}\n{tried}" if answer is None else f"{path}: {answer}",
         value=line,
         path=path,
     )
@@ -154,7 +155,7 @@ def detect_json(root: Any, where: str) -> str:
     held = shorten(list(root), 60) if isinstance(root, dict) else f"a {type(root).__name__}"
     foreign = name_of_json(root)
     if found:
-        looks = f"this may be {' or '.join(found)}"
+        looks = f"this might be {' or '.join(found)}"
     else:
         looks = "the JSON is in no known format" if foreign is None else f"this looks like {foreign}, which is not read"
     known = ", ".join(name for name, format in FORMATS.items() if format.recognise is not None)
@@ -162,6 +163,6 @@ def detect_json(root: Any, where: str) -> str:
         f'{where}: {looks}: it holds {held}; native is {{"images": {{...}}}}: set annotation_format (--format) to its '
         f"format if that is one of {known}, "
         "or convert it (docs/formats.md shows them)",
-        value=found or foreign,
+        value=found or foreign or held,
         path=where,
     )

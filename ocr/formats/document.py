@@ -35,6 +35,6 @@ def parse_json(text: str, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise AnnotationError(
-            f"{where}: not valid JSON ({error}): write it again, or set annotation_format (--format) to its format",
+            f"{where}: not valid JSON ({error}): export it again, or set annotation_format (--format) to its format",
             value=str(error),
         ) from error

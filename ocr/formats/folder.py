@@ -107,7 +107,13 @@ def _list_labels(folder: Path, format: str) -> list[Path]:
     for suffixes in SUFFIXES if format == "auto" else [FORMATS[format].suffixes]:
         if labels := [file for file in files if file.suffix.lower() in suffixes]:
             return labels
-    answer = next((answer for file in files if (answer := answer_by_suffix(file))), None)
+    unread = next((file for file in files if answer_by_suffix(file)), None)
+    answer = None if unread is None else answer_by_suffix(unread)
     wanted = ".txt, .xml or .json" if format == "auto" else " or ".join(FORMATS[format].suffixes)
     cure = f"set annotation_path (--annotation-path) to the folder of the {wanted} files, or to one JSON file"
-    raise AnnotationError(f"{folder}: no annotation files in this folder: {answer or cure}", path=folder)
+    raise AnnotationError(
+        f"{folder}: no annotation files in this folder: {answer or cure}",
+        setting="annotation_path",
+        value=None if unread is None else unread.suffix,
+        path=folder,
+    )

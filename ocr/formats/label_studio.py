@@ -65,9 +65,9 @@ def parse_label_studio(document: Document) -> dict[str, Page]:
     if waiting:
         if not pages:
             raise AnnotationError(
-                f"{where}: none of the {waiting} tasks is annotated: label some, and export again", value=waiting
+                f"{where}: no task is annotated, of {waiting}: label some, and export again", value=waiting
             )
-        document.notes.append(f"{where}: {waiting} tasks without an annotation are left out")
+        document.notes.append(f"{where}: {waiting} of {len(tasks)} tasks left out: no annotation")
     return pages
 
 

@@ -91,7 +91,7 @@ def _opened(file: Path | IO[bytes]) -> Iterator[zipfile.ZipFile]:
         raise
     except (OSError, ValueError, KeyError, EOFError, NotImplementedError, RuntimeError, *_NOT_A_ZIP) as error:
         raise MapError(
-            f"{file}: not a map file of this version ({error}). Write it again: python scripts/preprocess_maps.py",
+            f"{file}: not a map file of this version ({error}). Rewrite it: python scripts/preprocess_maps.py",
             value=str(error),
             path=file if isinstance(file, Path) else None,
         ) from error

@@ -47,7 +47,7 @@ class ImageNames:
                 return written
             if len(found) > 1:
                 raise AnnotationError(
-                    f"{label} may refer to {' or '.join(found)} in {self._folder}: rename one of them",
+                    f"{label} could belong to {' or '.join(found)} in {self._folder}: rename one of them",
                     value=found,
                     path=label,
                 )
@@ -60,7 +60,8 @@ class ImageNames:
         found = self._by_stem.get(stem, [])
         if len(found) > 1:
             raise AnnotationError(
-                f"{where}: {stem} may refer to {' or '.join(found)} in {self._folder}: rename one of them", value=found
+                f"{where}: {stem} could belong to {' or '.join(found)} in {self._folder}: rename one of them",
+                value=found,
             )
         return found[0] if found else self.of_path(stem if is_image(stem) else stem + suffix)
 

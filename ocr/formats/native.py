@@ -88,7 +88,11 @@ def stream_native(path: Path) -> Iterator[tuple[str, Page]]:
     except AnnotationError:
         raise
     except (ValueError, RecursionError) as error:
-        raise AnnotationError(f"{where}: not valid JSON ({error}): write it again", path=path) from error
+        raise AnnotationError(
+            f"{where}: not valid JSON ({error}): export it again, or set annotation_format (--format) to its format",
+            value=str(error),
+            path=path,
+        ) from error
     _refuse_repeated_pages(path, hashes)
 
 

@@ -93,7 +93,8 @@ def _read_file(path: Path, format: str, names: ImageNames, wanted: str | Sequenc
     may_be_empty = format != "auto" and FORMATS[format].content == "text" and FORMATS[format].suffixes
     if not text.strip() and not may_be_empty:
         raise AnnotationError(
-            f"{where}: the file is empty: write it again, or set annotation_path (--annotation-path) to another",
+            f"{where}: the file is empty: export it again, or set annotation_path (--annotation-path) to another",
+            value="",
             path=path,
         )
     format, root = identify(path, text) if format == "auto" else (format, parse_content(format, text, where))

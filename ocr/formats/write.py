@@ -64,7 +64,7 @@ def files_of(names: Iterable[str], folder: Path, format: str) -> dict[str, Path]
         relative = PurePosixPath(name.replace("\\", "/"))
         if relative.is_absolute() or ".." in relative.parts or not relative.name or ":" in relative.parts[0]:
             raise AnnotationError(
-                f"{name!r} is no name of a file in {folder}: name images relative to their folder",
+                f"{name!r} is not a file name inside {folder}: name images relative to their folder",
                 value=name,
                 path=folder,
             )

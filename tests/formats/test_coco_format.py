@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rejection import rejects
 
 from ocr.errors import AnnotationError, ConfigError
 from ocr.formats import read_annotations
@@ -145,58 +146,50 @@ RLE = {"counts": "abc", "size": [9, 9]}
 
 
 @pytest.mark.parametrize(
-    ("annotation", "message"),
+    ("annotation", "setting", "value"),
     [
-        ({"id": 7, "image_id": 1, "segmentation": RLE}, r"a\.jpg: word 7: segmentation is a run-length mask.*export"),
-        ({"id": 7, "image_id": 1, "segmentation": "abc"}, "word 7: segmentation is 'abc', not a list of polygons"),
-        (
-            {"id": 7, "image_id": 1, "segmentation": [SQUARE, 5]},
-            r"word 7: segmentation is .* 5\], not a list of polygons",
-        ),
-        ({"id": 7, "image_id": 1}, r"word 7: no polygon, and bbox is None"),
-        ({"id": 7, "image_id": 1, "bbox": [1, 2, 3, "4"]}, r"bbox is \[1, 2, 3, '4'\]"),
-        (
-            {"id": 7, "image_id": 3, "bbox": [1, 2, 3, 4]},
-            "annotation 7 is of image_id=3, which is not among the images",
-        ),
-        ("hello", "annotation 'hello' is not an object"),
+        ({"id": 7, "image_id": 1, "segmentation": RLE}, "segmentation", RLE),
+        ({"id": 7, "image_id": 1, "segmentation": "abc"}, "segmentation", "abc"),
+        ({"id": 7, "image_id": 1, "segmentation": [SQUARE, 5]}, "segmentation", [SQUARE, 5]),
+        ({"id": 7, "image_id": 1}, "bbox", None),
+        ({"id": 7, "image_id": 1, "bbox": [1, 2, 3, "4"]}, "bbox", [1, 2, 3, "4"]),
+        ({"id": 7, "image_id": 1, "bbox": [1, 2, 3]}, "bbox", [1, 2, 3]),
+        ({"id": 7, "image_id": 3, "bbox": [1, 2, 3, 4]}, "image_id", 3),
+        ("hello", None, "hello"),
     ],
 )
-def test_a_broken_annotation_is_named(read_coco, annotation, message):
-    with pytest.raises(AnnotationError, match=message):
+def test_a_broken_annotation_is_named(read_coco, tmp_path, annotation, setting, value):
+    with rejects(AnnotationError, setting=setting, value=value, path=tmp_path / "coco.json"):
         read_coco([annotation])
 
 
 @pytest.mark.parametrize(
-    ("images", "message"),
+    ("images", "value"),
     [
-        ([{"id": 1}], 'no "id" or no "file_name"'),
-        ([{"file_name": "a.jpg"}], 'no "id" or no "file_name"'),
-        (["a.jpg"], "image 'a.jpg' has no"),
-        ([{"id": 1, "file_name": "a.jpg"}, {"id": 1, "file_name": "b.jpg"}], "image id 1, b.jpg, occurs twice"),
-        (
-            [{"id": 1, "file_name": "/x/a.jpg"}, {"id": 2, "file_name": "/y/a.jpg"}],
-            "image id 2, a.jpg, .* set image_path",
-        ),
-        ([{"id": 1, "file_name": "a.jpg", "width": "4O", "height": 30}], "a.jpg: the page's size is '4O' x 30"),
+        ([{"id": 1}], {"id": 1}),
+        ([{"file_name": "a.jpg"}], {"file_name": "a.jpg"}),
+        (["a.jpg"], "a.jpg"),
+        ([{"id": 1, "file_name": "a.jpg"}, {"id": 1, "file_name": "b.jpg"}], "b.jpg"),
+        ([{"id": 1, "file_name": "/x/a.jpg"}, {"id": 2, "file_name": "/y/a.jpg"}], "a.jpg"),
+        ([{"id": 1, "file_name": "a.jpg", "width": "4O", "height": 30}], ("4O", 30)),
     ],
 )
-def test_a_broken_image_entry_is_named(read_coco, images, message):
-    with pytest.raises(AnnotationError, match=message):
+def test_a_broken_image_entry_is_named(read_coco, tmp_path, images, value):
+    with rejects(AnnotationError, setting=None, value=value, path=tmp_path / "coco.json"):
         read_coco([], images)
 
 
 @pytest.mark.parametrize(
-    ("root", "message"),
+    ("root", "setting", "value"),
     [
-        ({"images": []}, '"annotations" is None'),
-        ({"images": {}, "annotations": []}, r'"images" is \{\}'),
-        ([], "the file holds a list"),
+        ({"images": []}, "annotations", None),
+        ({"images": {}, "annotations": []}, "images", {}),
+        ([], None, []),
     ],
 )
-def test_a_file_that_is_not_coco_is_refused_by_name(tmp_path, root, message):
+def test_a_file_that_is_not_coco_is_refused(tmp_path, root, setting, value):
     (tmp_path / "a.json").write_text(json.dumps(root))
-    with pytest.raises(AnnotationError, match=message):
+    with rejects(AnnotationError, setting=setting, value=value, path=tmp_path / "a.json"):
         read_annotations(tmp_path / "a.json", "coco")
 
 
@@ -216,14 +209,14 @@ def test_categories_that_are_not_named_like_text_are_left_out_and_counted(read_c
     found = read_coco([*one_of_each(5), *one_of_each(5)], names=PUBLAYNET)
     assert [word.key for word in words_of(found)] == ["1", "1"]
     (note,) = found.notes
-    assert "read the annotations of text, left out 2 of figure, 2 of list, 2 of table, 2 of title" in note
-    assert "set annotation_categories (--categories)" in note
+    assert "2 of figure, 2 of list, 2 of table, 2 of title" in note
+    assert "annotation_categories" in note
 
 
 def test_categories_may_be_named(read_coco):
     found = read_coco(one_of_each(5), names=PUBLAYNET, categories=["text", "title"])
     assert [word.key for word in words_of(found)] == ["1", "2"]
-    assert "left out 1 of figure, 1 of list, 1 of table:" in found.notes[0]
+    assert "1 of figure, 1 of list, 1 of table:" in found.notes[0]
     assert read_coco(one_of_each(5), names=PUBLAYNET, categories=PUBLAYNET).notes == ()
 
 
@@ -241,20 +234,20 @@ def test_categories_may_be_named(read_coco):
 def test_all_categories_are_read_if_none_is_named_like_text(read_coco, names, read, notes):
     found = read_coco(one_of_each(2), names=names)
     assert (len(words_of(found)), len(found.notes)) == (read, notes)
-    assert read == 1 or notes == 0 or "so all are read as text" in found.notes[0]
 
 
 def test_an_unknown_category_is_refused_with_the_names_of_the_file(read_coco):
-    with pytest.raises(ConfigError, match=r"annotation_categories=\['txt'\] \(--categories\): .*Known: .*text, title"):
+    with rejects(ConfigError, setting="annotation_categories", value="txt") as caught:
         read_coco(one_of_each(5), names=PUBLAYNET, categories=["txt"])
+    assert all(name in str(caught.value) for name in PUBLAYNET)
     for wrong in ("text", [], None, 3):
-        with pytest.raises(ConfigError, match=r"annotation_categories=.* must be auto or a list"):
+        with rejects(ConfigError, setting="annotation_categories", value=wrong):
             read_coco(one_of_each(5), names=PUBLAYNET, categories=wrong)
 
 
 def test_categories_of_a_format_without_any_are_refused(tmp_path):
     (tmp_path / "a.txt").write_text("1,2,9,2,9,5,1,5,a\n")
-    with pytest.raises(ConfigError, match=r"is icdar2015, which has no categories: leave it at auto"):
+    with rejects(ConfigError, setting="annotation_categories", value=["text"], path=tmp_path):
         read_annotations(tmp_path, categories=["text"])
 
 
@@ -273,9 +266,9 @@ def test_a_segmentation_comes_before_its_bezier_fit(read_coco):
 
 def test_broken_annotations_are_listed_at_once(read_coco):
     broken = [{"id": 7, "image_id": 1, "bezier_pts": [0] * 15}, {"id": 8, "image_id": 1}, {"id": 9, "image_id": 5}]
-    with pytest.raises(AnnotationError) as caught:
+    with rejects(AnnotationError, setting="bezier_pts", value=[0] * 15) as caught:
         read_coco(broken)
     first, second, third = str(caught.value).split("\n")
-    assert "word 7: bezier_pts is" in first
-    assert "word 8: no polygon" in second
-    assert "annotation 9 is of image_id=5" in third
+    assert "word 7" in first
+    assert "word 8" in second
+    assert "image_id=5" in third

@@ -1,6 +1,7 @@
 """CTW1500: XML, marked text and the 32 numbers of the first release."""
 
 import pytest
+from rejection import rejects
 
 from ocr.errors import AnnotationError
 from ocr.formats import read_annotations
@@ -58,18 +59,18 @@ def test_an_image_element_without_boxes_is_a_page_without_text():
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "setting", "value"),
     [
-        ("1,2,3,####a", r"1\.txt, line 1: '1,2,3,####a' is not a line of CTW1500"),
-        ("<a><b></a>", r"1\.txt: not valid XML \(mismatched tag"),
-        ("<a><image><box><segs>1,2,x,4</segs></box></image></a>", "word 0001: <segs> is '1,2,x,4'"),
-        ("<a><image><box><segs></segs></box></image></a>", "word 0001: <segs> is ''"),
-        ("<a><image><box><label>a</label></box></image></a>", r"1\.txt: this XML is not of CTW1500"),
-        ("<a><image/></a>", r"1\.txt: this XML is not of CTW1500"),
+        ("1,2,3,####a", None, "1,2,3,####a"),
+        ("<a><b></a>", None, "mismatched tag: line 1, column 8"),
+        ("<a><image><box><segs>1,2,x,4</segs></box></image></a>", "segs", "1,2,x,4"),
+        ("<a><image><box><segs></segs></box></image></a>", "segs", ""),
+        ("<a><image><box><label>a</label></box></image></a>", None, "a"),
+        ("<a><image/></a>", None, "a"),
     ],
 )
-def test_broken_files_are_named_with_the_culprit(content, message):
-    with pytest.raises(AnnotationError, match=message):
+def test_a_broken_file_is_refused_with_the_culprit(content, setting, value):
+    with rejects(AnnotationError, setting=setting, value=value):
         parse_ctw1500(content, "1.txt")
 
 
@@ -87,9 +88,9 @@ SVT = """<tagset><image><imageName>img/14_03.jpg</imageName><taggedRectangles>
 @pytest.mark.parametrize(
     ("content", "name", "format"),
     [
-        (VOC, r"Pascal VOC \(pascal_voc\)", "ctw1500"),
-        (CVAT, r"CVAT \(cvat\)", "ctw1500"),
-        (CVAT_BOX, r"CVAT \(cvat\)", "ctw1500"),
+        (VOC, "Pascal VOC (pascal_voc)", "ctw1500"),
+        (CVAT, "CVAT (cvat)", "ctw1500"),
+        (CVAT_BOX, "CVAT (cvat)", "ctw1500"),
         (SVT, "SVT or ICDAR-2003", "ctw1500"),
         (SVT, "SVT or ICDAR-2003", "auto"),
     ],
@@ -97,14 +98,14 @@ SVT = """<tagset><image><imageName>img/14_03.jpg</imageName><taggedRectangles>
 def test_xml_of_another_format_is_refused_by_its_name(tmp_path, content, name, format):
     (tmp_path / "a.xml").write_text(content)
     (tmp_path / "b.xml").write_text(content)
-    with pytest.raises(AnnotationError, match=rf"a\.xml: this looks like {name}, not like CTW1500") as caught:
+    with rejects(AnnotationError, value=name, path=tmp_path / "a.xml") as caught:
         read_annotations(tmp_path, format)
-    assert "b.xml: this looks like" in str(caught.value)
+    assert "b.xml: " in str(caught.value)
 
 
 def test_an_xml_file_of_several_images_is_not_one_page():
     image = '<image file="1.jpg"><box><segs>0,0,9,0,9,5</segs></box></image>'
-    with pytest.raises(AnnotationError, match=r"1\.xml: this XML is not of CTW1500"):
+    with rejects(AnnotationError, setting=None, value="Annotations"):
         parse_ctw1500(f"<Annotations>{image}{image}</Annotations>", "1.xml")
 
 
@@ -113,4 +114,5 @@ def test_lines_of_one_point_are_skipped_and_named(tmp_path):
     found = read_annotations(tmp_path)
     assert found.format == "ctw1500"
     assert [word.text for word in found.pages["a.jpg"].words] == ["a", "b"]
-    assert found.notes == (f"{tmp_path / 'a.txt'}, line 2: skipped, it has one point, and a polygon needs three",)
+    (note,) = found.notes
+    assert note.startswith(f"{tmp_path / 'a.txt'}, line 2:")

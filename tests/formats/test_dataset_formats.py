@@ -5,6 +5,7 @@ import math
 
 import pytest
 from format_examples import JSON, XML, corners, quad, write_example
+from rejection import rejects
 
 from ocr.errors import AnnotationError
 from ocr.formats import read_annotations
@@ -24,7 +25,7 @@ def test_td500_boxes_turn_about_their_middle_by_radians(tmp_path):
 
 @pytest.mark.parametrize("line", ["0 0 1 2 3 4", "0 2 10 10 80 20 0", "0 0 10 10 80 20 90", "0 0 x 10 80 20 0"])
 def test_td500_refuses_other_lines(tmp_path, line):
-    with pytest.raises(AnnotationError, match=r"a\.gt, line 2: .* is not a line of MSRA-TD500"):
+    with rejects(AnnotationError, setting=None, value=line, path=tmp_path / "td500" / "a.gt"):
         read(tmp_path, "td500", f"0 0 10 10 80 20 0\n{line}\n")
 
 
@@ -37,7 +38,7 @@ def test_voc_reads_rotated_boxes_and_leaves_other_objects_out(tmp_path):
     found = read(tmp_path, "pascal_voc", content)
     assert found.pages["a.jpg"].words[2].points == [[35, 30], [35, 50], [25, 50], [25, 30]]
     assert (found.pages["a.jpg"].size, len(found.notes)) == ((100, 200), 1)
-    with pytest.raises(AnnotationError, match=r"a\.xml: object 1: <bndbox> is ''"):
+    with rejects(AnnotationError, setting=None, value="", path=tmp_path / "pascal_voc" / "a.xml"):
         read(tmp_path, "pascal_voc", XML["pascal_voc"].replace("<xmin>10</xmin>", "", 1))
 
 
@@ -66,7 +67,7 @@ def test_page_xml_of_2010_has_points_as_elements(tmp_path):
     points = "".join(f'<p:Point x="{x}" y="{y}"/>' for x, y in ((1, 2), (9, 2), (9, 5)))
     found = read(tmp_path, "page_xml", page_xml(f"<TextRegion><p:Coords>{points}</p:Coords></TextRegion>"))
     assert found.pages["a.jpg"].words[0].points == [[1, 2], [9, 2], [9, 5]]
-    with pytest.raises(AnnotationError, match=r'a\.xml: TextRegion r: points are \'1,2 9\', not "x,y x,y'):
+    with rejects(AnnotationError, setting="points", value="1,2 9", path=tmp_path / "page_xml" / "a.xml"):
         read(tmp_path, "page_xml", page_xml('<TextRegion id="r"><p:Coords points="1,2 9"/></TextRegion>'))
 
 
@@ -74,7 +75,7 @@ def test_mmocr_reads_boxes_where_there_are_no_polygons(tmp_path):
     page = {"img_path": "textdet_imgs/train/a.jpg", "instances": [{"bbox": [1, 2, 9, 5], "bbox_label": 0}]}
     found = read(tmp_path, "mmocr", {"metainfo": {}, "data_list": [page]})
     assert found.pages["textdet_imgs/train/a.jpg"].words[0].points == corners((1, 2, 9, 5))
-    with pytest.raises(AnnotationError, match=r"data_list\[1\]: .* occurs twice"):
+    with rejects(AnnotationError, value="textdet_imgs/train/a.jpg", path=tmp_path / "mmocr" / "a.json"):
         read(tmp_path, "mmocr", {"data_list": [page, page]})
 
 
@@ -96,7 +97,7 @@ def test_doctr_polygons_may_be_by_class(tmp_path):
     root = {"a.png": {"img_dimensions": [9, 9], "img_hash": "x", "polygons": {"words": [box], "logo": [other, other]}}}
     found = read(tmp_path, "doctr", root)
     assert [word.points for word in found.pages["a.png"].words] == [box]
-    assert "left out 2 of logo" in found.notes[0]
+    assert "2 of logo" in found.notes[0]
 
 
 def test_hiertext_ignores_what_is_not_taken_apart_to_words(tmp_path):
@@ -111,9 +112,9 @@ def test_hiertext_ignores_what_is_not_taken_apart_to_words(tmp_path):
 
 def test_cord_and_funsd_name_the_word_that_is_damaged(tmp_path):
     broken = {**JSON["cord"], "valid_line": [{"words": [{"quad": {**quad((1, 2, 9, 5)), "x3": None}, "text": "a"}]}]}
-    with pytest.raises(AnnotationError, match=r'a\.json: valid_line\[0\]\.words\[0\]: "quad" is None'):
+    with rejects(AnnotationError, setting="quad", value=None, path=tmp_path / "cord" / "a.json"):
         read(tmp_path, "cord", broken)
-    with pytest.raises(AnnotationError, match=r'a\.json: form\[0\]\.words\[0\]: "box" has 3 numbers'):
+    with rejects(AnnotationError, setting="box", value=[1, 2, 3], path=tmp_path / "funsd" / "a.json"):
         read(tmp_path, "funsd", {"form": [{"words": [{"box": [1, 2, 3], "text": "a"}]}]})
 
 
@@ -123,5 +124,6 @@ def test_wildreceipt_ignores_its_class_of_that_name_and_names_damaged_lines(tmp_
     found = read(tmp_path, "wildreceipt", json.dumps({**line, "annotations": [word, {**word, "label": 1}]}))
     assert [word.ignore for word in found.pages["image_files/a.jpeg"].words] == [True, False]
     old = {**line, "file_name": "b.jpeg", "annotations": [{"segmentation": [[1, 2]], "bbox": [1, 2, 3, 4]}]}
-    with pytest.raises(AnnotationError, match=r"line 2: word 0001: .*MMOCR 0\.x.*\n.*line 3: not valid JSON"):
+    with rejects(AnnotationError, value=[[1, 2]], path=tmp_path / "wildreceipt" / "a.txt") as caught:
         read(tmp_path, "wildreceipt", f"{json.dumps(line)}\n{json.dumps(old)}\n{{")
+    assert [" line 2: " in fault or " line 3: " in fault for fault in str(caught.value).split("\n")] == [True, True]

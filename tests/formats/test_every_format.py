@@ -6,12 +6,12 @@ import pytest
 from format_examples import CONTENTS, JSON, XML, expected, write_example
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rejection import rejects
 
 from ocr.errors import AnnotationError
 from ocr.formats import FORMATS, read_annotations
 
 JUNK = [None, True, -1, 10**400, float("nan"), float("inf"), 0.5, "", "x", "###", [], {}, [[]], [None], {"points": 1}]
-PER_IMAGE = [name for name, format in FORMATS.items() if format.suffixes]
 
 
 def words_of(found):
@@ -33,26 +33,28 @@ def test_auto_recognises_a_file_and_reads_the_words_as_the_format_does(tmp_path,
     assert words_of(found) == expected(format)
     assert found == read_annotations(path, format, images)
     assert (found.notes, found.files) == ((), (path,))
+    if format in JSON:
+        recognised = [name for name, other in FORMATS.items() if other.recognise and other.recognise(JSON[format])]
+        assert recognised == [format]
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_a_folder_of_files_is_recognised_too_and_asks_for_the_file_if_one_holds_all(tmp_path, format):
+@pytest.mark.parametrize("format", ["icdar2015", "td500", "ctw1500", "cvat", "pascal_voc", "labelme", "cord"])
+def test_a_folder_with_a_file_per_image_is_recognised_too(tmp_path, format):
     folder = write_example(tmp_path, format).parent
     (folder / "a.jpg").touch()
-    if format in PER_IMAGE:
+    if format == "cvat":
+        with rejects(AnnotationError, setting="annotation_format", value="cvat", path=folder):
+            read_annotations(folder)
+    else:
         found = read_annotations(folder, image_path=folder)
         assert (found.format, words_of(found)) == (format, expected(format))
-    else:
-        with pytest.raises(AnnotationError, match=rf"{format}.*: (?:set annotation|name the file)|in no known format"):
-            read_annotations(folder)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_no_other_format_recognises_it(format):
-    if format in JSON:
-        assert [name for name, other in FORMATS.items() if other.recognise and other.recognise(JSON[format])] == [
-            format
-        ]
+@pytest.mark.parametrize("format", ["native", "coco", "lsvt"])
+def test_a_folder_with_one_file_for_all_images_asks_for_the_file(tmp_path, format):
+    folder = write_example(tmp_path, format).parent
+    with rejects(AnnotationError, setting="annotation_format", value=format, path=folder):
+        read_annotations(folder)
 
 
 def paths_in(root, path=()):
@@ -70,7 +72,7 @@ def replaced(root, path, value):
 
 
 def complaint_of(path, format):
-    """What the readers say, which must name the file; errors of any other kind fail the test."""
+    """The last error, which must name the file; errors of any other kind fail the test."""
     complaint = path.name
     for asked in (format, "auto"):
         try:
@@ -81,13 +83,13 @@ def complaint_of(path, format):
 
 
 # Of all parts of all examples and all junk, which were tried once, a few on every run.
-few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @few
 @pytest.mark.parametrize("format", JSON)
 @given(data=st.data())
-def test_json_with_any_part_replaced_is_read_or_refused_by_name(tmp_path, format, data):
+def test_json_with_any_part_replaced_is_read_or_refused_with_the_file(tmp_path, format, data):
     path = data.draw(st.sampled_from(list(paths_in(JSON[format]))))
     root = replaced(JSON[format], path, data.draw(st.sampled_from(JUNK)))
     file = write_example(tmp_path, format, json.dumps(root))
@@ -97,7 +99,7 @@ def test_json_with_any_part_replaced_is_read_or_refused_by_name(tmp_path, format
 @few
 @pytest.mark.parametrize("format", [*XML, "td500", "wildreceipt"])
 @given(data=st.data())
-def test_text_with_any_part_replaced_is_read_or_refused_by_name(tmp_path, format, data):
+def test_text_with_any_part_replaced_is_read_or_refused_with_the_file(tmp_path, format, data):
     text = CONTENTS[format]
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 12)))

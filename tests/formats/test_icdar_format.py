@@ -1,6 +1,7 @@
 """ICDAR text files, as the two challenges hand them out."""
 
 import pytest
+from rejection import rejects
 
 from ocr.errors import AnnotationError
 from ocr.formats import read_annotations
@@ -71,28 +72,25 @@ def test_a_text_that_begins_like_a_script_is_kept_beside_one_that_does_not():
     assert [(word.text, word.language) for word in words] == [("Mixed,grill", None), ("12.50", None)]
 
 
-def test_icdar2013_refuses_four_corners_and_names_icdar2015():
-    with pytest.raises(AnnotationError, match=r"gt_1\.txt, line 2: .* 8 numbers.*\(--format\) to icdar2015"):
-        parse_icdar2013('1,2,9,5,"fine"\n1,2,9,2,9,5,1,5,Total\n', "gt_1.txt")
-
-
-@pytest.mark.parametrize("line", ["0 0 523 467 315 40 0.1", "3 1 523 467 315 40 -0.31", "12 0 1 2 3 4 0"])
-def test_icdar2013_refuses_the_rotated_boxes_of_msra_td500(line):
-    with pytest.raises(AnnotationError, match=r"IMG_1\.txt, line 2: .* 7 numbers.*looks like MSRA-TD500"):
-        parse_icdar2013(f'1 2 3 4 "fine"\n{line}\n', "IMG_1.txt")
-
-
 @pytest.mark.parametrize(
-    ("line", "cure"),
+    ("line", "format"),
     [
-        ("1,2,9,5,2015", "5 numbers.*put the text in quotes"),
-        ("1 2 9 5 12 Main", "5 numbers.*put the text in quotes"),
-        ("0 0.48 0.63 0.69 0.71", "looks like YOLO"),
+        ("1,2,9,2,9,5,1,5,Total", "icdar2015"),
+        ("1,2,9,2,9,5,1,Total", "quotes"),
+        ("0 0 523 467 315 40 0.1", "td500"),
+        ("3 1 523 467 315 40 -0.31", "td500"),
+        ("12 0 1 2 3 4 0", "td500"),
+        ("1,2,9,5,2015", "quotes"),
+        ("1 2 9 5 12 Main", "quotes"),
+        ("0 0.48 0.63 0.69 0.71", "YOLO"),
     ],
 )
-def test_icdar2013_refuses_a_fifth_number(line, cure):
-    with pytest.raises(AnnotationError, match=rf"a\.txt, line 1: .*{cure}"):
-        parse_icdar2013(line, "a.txt")
+def test_icdar2013_refuses_a_fifth_number_and_says_what_it_looks_like(line, format):
+    fine = '1 2 9 5 "fine"'
+    with rejects(AnnotationError, value=line) as caught:
+        parse_icdar2013(f"{fine}\n{line}\n", "gt_1.txt")
+    assert str(caught.value).startswith("gt_1.txt, line 2:")
+    assert [name for name in ("icdar2015", "td500", "YOLO", "quotes") if name in str(caught.value)] == [format]
 
 
 def test_icdar2013_reads_numbers_in_quotes_and_texts_that_begin_with_one():
@@ -109,10 +107,12 @@ CURVES = {
 
 
 @pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES)
-@pytest.mark.parametrize("ending", [",a", "", ",2024", ",####a"])
-def test_icdar2015_never_takes_the_points_of_a_polygon_for_text(curve, ending):
-    with pytest.raises(AnnotationError, match=r"a\.txt, line 2: .* numbers, and ICDAR-2015 has eight: .*total_text"):
-        parse_icdar2015(f"1,2,9,2,9,5,1,5,fine\n{curve}{ending}\n", "a.txt")
+def test_icdar2015_never_takes_the_points_of_a_polygon_for_text(curve):
+    for ending in (",a", "", ",2024", ",####a"):
+        with rejects(AnnotationError, value=curve + ending) as caught:
+            parse_icdar2015(f"1,2,9,2,9,5,1,5,fine\n{curve}{ending}\n", "a.txt")
+        assert str(caught.value).startswith("a.txt, line 2:")
+        assert "total_text" in str(caught.value)
 
 
 def test_icdar2015_reads_texts_that_begin_with_numbers():
@@ -146,7 +146,7 @@ def test_a_text_like_a_flag_is_kept_beside_one_that_is_not():
 
 
 def test_all_lines_that_cannot_be_read_are_listed_at_once():
-    with pytest.raises(AnnotationError) as caught:
+    with rejects(AnnotationError, value="hello") as caught:
         parse_icdar2015("1,2,9,2,9,5,1,5,fine\nhello\n1,2,3\n", "a.txt")
     assert [message.split(":")[0] for message in str(caught.value).split("\n")] == ["a.txt, line 2", "a.txt, line 3"]
 
@@ -155,6 +155,7 @@ def test_all_lines_that_cannot_be_read_are_listed_at_once():
     ("parse", "fine"), [(parse_icdar2013, "1,2,3,4,fine"), (parse_icdar2015, "1,2,3,4,5,6,7,8,fine")]
 )
 @pytest.mark.parametrize("line", ["hello", "1,2,three,4,5,6,7,8,a", "1_0,2,3", "nan,2,3,4,5,6,7,8"])
-def test_a_line_that_cannot_be_split_is_named_with_the_cure(parse, fine, line):
-    with pytest.raises(AnnotationError, match=r"gt_1\.txt, line 3: .* is not a line of ICDAR.*annotation_format"):
+def test_a_line_that_cannot_be_split_is_named(parse, fine, line):
+    with rejects(AnnotationError, value=line) as caught:
         parse(f"{fine}\n\n{line}\n", "gt_1.txt")
+    assert str(caught.value).startswith("gt_1.txt, line 3:")

@@ -4,7 +4,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ocr.formats import json_stream
@@ -22,7 +22,6 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(json_stream, "CHUNK_BYTES", 3)
 
 
-@settings(max_examples=60)
 @given(st.dictionaries(st.text(), VALUES, max_size=4), st.dictionaries(st.text(), VALUES), st.booleans())
 def test_members_and_other_fields_are_those_of_the_whole(members, others, ascii_only):
     document = {name: value for name, value in others.items() if name != "images"} | {"images": members, "z": 12345}
@@ -41,29 +40,29 @@ def test_the_members_of_a_list_have_no_name():
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "offset"),
     [
-        ("", "expected '{' at character 0"),
-        ("[]", "expected '{' at character 0"),
-        ("{}", "there is no 'images' at character 2"),
-        ('{"images": 3}', "neither an object nor a list"),
-        ('{"images": {"a": 1} "b": 2}', "expected ',' at character 20"),
-        ('{"images": {"a" 1}}', "expected ':' at character 16"),
-        ('{"images": {a: 1}}', "expected a name in double quotes at character 12"),
-        ('{"images": {"a": [1, }}', "at character 21"),
-        ('{"images": {"a": "x', "Unterminated string starting at at character 17"),
-        ('{"images": {"a": 1}', "expected ',' at character 19"),
-        ('{"images": {}, "images": {}}', "'images' occurs twice"),
-        ('{"images": {}} x', "something behind the end at character 15"),
+        ("", 0),
+        ("[]", 0),
+        ("{}", 2),
+        ('{"images": 3}', 11),
+        ('{"images": {"a": 1} "b": 2}', 20),
+        ('{"images": {"a" 1}}', 16),
+        ('{"images": {a: 1}}', 12),
+        ('{"images": {"a": [1, }}', 21),
+        ('{"images": {"a": "x', 17),
+        ('{"images": {"a": 1}', 19),
+        ('{"images": {}, "images": {}}', 24),
+        ('{"images": {}} x', 15),
     ],
 )
-def test_what_is_not_json_is_told_with_its_offset(text, complaint):
-    with pytest.raises(ValueError, match=complaint):
+def test_what_is_not_json_is_refused_with_its_offset(text, offset):
+    with pytest.raises(ValueError, match=f" at character {offset}$"):
         list(JsonStream(io.BytesIO(text.encode()), "images"))
 
 
-def test_a_fault_is_told_before_the_rest_is_read():
+def test_an_error_is_raised_before_the_rest_is_read():
     stream = io.BytesIO(b'{"images": {"a": [1 2]' + b" " * 10**6 + b"}}")
-    with pytest.raises(ValueError, match="at character 20"):
+    with pytest.raises(ValueError, match=r" at character 20$"):
         list(JsonStream(stream, "images"))
     assert stream.tell() < 1000

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rejection import rejects
 
 from ocr.errors import AnnotationError
 from ocr.formats import read_annotations
@@ -30,7 +31,7 @@ def test_labels_are_the_texts_where_people_write_them_there(read):
     assert [word.text for word in words] == ["Genaxis Theatre", "[06]", "###", "text"]
     assert [word.ignore for word in words] == [False, False, True, False]
     assert found.pages["a.jpg"].size == (1280, 720)
-    assert "the labels are read as the texts" in found.notes[0]
+    assert len(found.notes) == 1
 
 
 def test_labels_that_repeat_are_categories_and_the_description_is_the_text(read):
@@ -43,7 +44,7 @@ def test_labels_that_repeat_are_categories_and_the_description_is_the_text(read)
         ("0002", None, False),
         ("0004", None, True),
     ]
-    assert "left out 1 of logo" in found.notes[0]
+    assert "1 of logo" in found.notes[0]
 
 
 def test_categories_decide_what_is_text(read):
@@ -60,25 +61,27 @@ def test_a_rectangle_has_any_two_opposite_corners_or_all_four(read):
 def test_points_and_lines_are_skipped_and_named(read):
     found = read(shape("text"), shape("text", shape_type="point", points=[[1, 2]]))
     assert len(found.pages["a.jpg"].words) == 1
-    assert found.notes[0].endswith("a.json: shape 2: skipped, a point has no area")
+    assert "a.json: shape 2:" in found.notes[0]
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("broken", "setting", "value"),
     [
-        ({"shape_type": "circle"}, "a circle is not read: draw it as a polygon"),
-        ({"points": [[1, "x"]]}, "a coordinate is 'x'"),
-        ({"points": None}, '"points" is None, not a list'),
-        ({"shape_type": "rectangle", "points": [[1, 2]]}, "a rectangle has two corners"),
-        ({"label": 3}, '"label" is 3, not a text'),
+        ({"shape_type": "circle"}, "shape_type", "circle"),
+        ({"points": [[1, "x"]]}, None, "x"),
+        ({"points": None}, "points", None),
+        ({"shape_type": "rectangle", "points": [[1, 2]]}, "points", [[1, 2]]),
+        ({"label": 3}, "label", 3),
     ],
 )
-def test_a_damaged_shape_is_named(read, broken, message):
-    with pytest.raises(AnnotationError, match=rf"a\.json: shape 2: {message}"):
+def test_a_damaged_shape_is_named(read, tmp_path, broken, setting, value):
+    with rejects(AnnotationError, setting=setting, value=value, path=tmp_path / "a.json") as caught:
         read(shape("text"), {**shape("text"), **broken})
+    assert "shape 2:" in str(caught.value)
 
 
-def test_a_folder_of_two_json_formats_is_told_which_files_are_which(read, tmp_path):
+def test_a_folder_of_two_json_formats_is_refused_with_the_files_of_each(read, tmp_path):
     (tmp_path / "b.json").write_text(json.dumps({"form": []}))
-    with pytest.raises(AnnotationError, match=r"mixed \(labelme in 1 file: a\.json; funsd in 1 file: b\.json\)"):
+    with rejects(AnnotationError, value=["labelme", "funsd"], path=tmp_path) as caught:
         read(shape("text"))
+    assert "a.json; funsd in 1 file: b.json" in str(caught.value)

@@ -7,6 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from rejection import rejects
 
 from ocr.errors import MapError
 from ocr.formats.maps import MAX_PIXELS, pack_maps, read_fingerprint, read_maps
@@ -56,7 +57,7 @@ def test_maps_of_another_fingerprint_are_not_unpacked(bomb):
 
 def test_maps_of_another_size_are_not_unpacked_even_if_their_fingerprint_fits(bomb):
     def read():
-        with pytest.raises(MapError, match=r"prob_map of uint8 \(1, 8000, 8000\)"):
+        with rejects(MapError, value="prob_map of uint8 (1, 8000, 8000)"):
             read_maps(io.BytesIO(bomb), "mine", (40, 30))
 
     assert peak_bytes(read) < 2_000_000
@@ -96,14 +97,14 @@ DAMAGED = {
 @pytest.mark.parametrize(("name", "content"), DAMAGED.values(), ids=DAMAGED)
 def test_a_map_that_is_not_what_its_header_declares_is_refused_and_costs_no_memory(name, content):
     def read():
-        with pytest.raises(MapError, match=r"not a map file of this version.*preprocess_maps"):
+        with rejects(MapError, setting=None, path=None):
             read_maps(with_member(name, content))
 
     assert peak_bytes(read) < 12_000_000
 
 
 def test_a_fingerprint_is_not_read_without_limit():
-    with pytest.raises(MapError, match="fingerprint of"):
+    with rejects(MapError, value="fingerprint of <U100000000 ()"):
         read_fingerprint(with_member(*DAMAGED["a long fingerprint"]))
 
 
@@ -115,7 +116,7 @@ def test_a_map_whose_header_python_cannot_parse_is_refused_by_name(tmp_path, mem
     with zipfile.ZipFile(tmp_path / "a.npz") as old, zipfile.ZipFile(tmp_path / "b.npz", "w") as new:
         for name in old.namelist():
             new.writestr(name, damaged if name == member else old.read(name))
-    with pytest.raises(MapError, match=r"b\.npz: not a map file"):
+    with rejects(MapError, path=tmp_path / "b.npz"):
         read_maps(tmp_path / "b.npz")
 
 
@@ -127,5 +128,5 @@ def test_a_map_file_that_is_compressed_by_another_method_is_refused_by_name(tmp_
     data = bytearray((tmp_path / "b.npz").read_bytes())
     data[60:90] = bytes(30)  # Its library has errors of its own for that.
     (tmp_path / "b.npz").write_bytes(data)
-    with pytest.raises(MapError, match=r"b\.npz: not a map file"):
+    with rejects(MapError, path=tmp_path / "b.npz"):
         read_fingerprint(tmp_path / "b.npz")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rejection import rejects
 
 from ocr.errors import AnnotationError
 from ocr.formats import read_annotations
@@ -45,20 +46,24 @@ def test_the_page_is_named_by_the_path_that_exists_in_the_image_folder(tmp_path)
 def test_a_line_without_a_json_list_is_named(tmp_path, line):
     path = tmp_path / "Label.txt"
     path.write_text(f"b.jpg\t[]\n{line}\n")
-    with pytest.raises(AnnotationError, match=r"Label\.txt, line 2: 'a\.jpg.* is not a line of PaddleOCR"):
+    with rejects(AnnotationError, setting=None, value=line.strip(), path=path) as caught:
         read_annotations(path)
+    assert str(caught.value).startswith(f"{path}, line 2:")
 
 
 def test_an_entry_that_is_not_an_object_is_named(tmp_path):
     path = write_label(tmp_path / "Label.txt", ("a.jpg", [{"points": SQUARE}, "hello"]))
-    with pytest.raises(AnnotationError, match=r"line 1: a\.jpg: word 0002 is 'hello', not an object"):
+    with rejects(AnnotationError, value="hello", path=path) as caught:
         read_annotations(path)
+    assert "line 1: a.jpg: word 0002" in str(caught.value)
 
 
 def test_the_same_page_twice_asks_for_the_image_folder(tmp_path):
     path = write_label(tmp_path / "Label.txt", ("/x/a.jpg", []), ("../a.jpg", []))
-    with pytest.raises(AnnotationError, match=r"line 2: a\.jpg is labelled twice .*image_path"):
+    with rejects(AnnotationError, value="a.jpg", path=path) as caught:
         read_annotations(path)
+    assert "line 2:" in str(caught.value)
+    assert "image_path" in str(caught.value)
 
 
 def test_a_line_that_is_repeated_byte_by_byte_is_skipped_and_named(tmp_path):
@@ -67,13 +72,15 @@ def test_a_line_that_is_repeated_byte_by_byte_is_skipped_and_named(tmp_path):
     )
     found = read_annotations(path)
     assert [len(page.words) for page in found.pages.values()] == [1, 0]
-    assert found.notes == (f"{path}, line 3: skipped, the same as line 1 (a.jpg)",)
+    (note,) = found.notes
+    assert note.startswith(f"{path}, line 3:")
+    assert "line 1 (a.jpg)" in note
 
 
 def test_all_lines_that_cannot_be_read_are_listed_at_once(tmp_path):
     path = tmp_path / "Label.txt"
     path.write_text("a.jpg\t[]\nb.jpg\na.jpg\t[{}]\nc.jpg\t[5]\n")
-    with pytest.raises(AnnotationError) as caught:
+    with rejects(AnnotationError, value="b.jpg", path=path) as caught:
         read_annotations(path, "paddle")
     messages = str(caught.value).split("\n")
     assert [message.removeprefix(str(path)).split(":")[0] for message in messages] == [
@@ -81,4 +88,4 @@ def test_all_lines_that_cannot_be_read_are_listed_at_once(tmp_path):
         ", line 3",
         ", line 4",
     ]
-    assert "labelled twice ('a.jpg'), first in line 1" in messages[1]
+    assert "line 1" in messages[1]

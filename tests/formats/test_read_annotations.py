@@ -3,11 +3,13 @@
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from rejection import rejects
 
 from ocr.errors import AnnotationError, ConfigError
 from ocr.formats import FORMATS, read_annotations
+from ocr.formats.foreign import SUFFIXES
 
 QUAD = "1,2,9,2,9,5,1,5"
 CURVE = "0,0,5,1,9,0,9,5,5,6,0,5"
@@ -82,10 +84,9 @@ def test_auto_finds_the_format_of_a_file(tmp_path, format):
 
 
 def test_an_unknown_format_is_refused_with_the_names_that_are_known(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"annotation_format=icdar15: did you mean icdar2015.*Known: auto, coco.*\(--format\)"
-    ):
+    with rejects(ConfigError, setting="annotation_format", value="icdar15") as caught:
         read_annotations(tmp_path, "icdar15")
+    assert all(name in str(caught.value) for name in ("auto", *FORMATS))
 
 
 @pytest.mark.parametrize(
@@ -121,78 +122,84 @@ def test_a_label_between_two_images_asks_for_a_rename(tmp_path):
     (tmp_path / "a.txt").write_text(f"{QUAD},a\n")
     (tmp_path / "a.png").touch()
     (tmp_path / "a.webp").touch()
-    with pytest.raises(AnnotationError, match=r"a\.txt may refer to a\.png or a\.webp in .*: rename"):
+    with rejects(AnnotationError, value=["a.png", "a.webp"], path=tmp_path / "a.txt"):
         read_annotations(tmp_path, image_path=tmp_path)
 
 
 def test_two_labels_for_one_image_are_refused(tmp_path):
     for name in ("gt_a.txt", "a.txt"):
         (tmp_path / name).write_text(f"{QUAD},a\n")
-    with pytest.raises(AnnotationError, match=r"gt_a\.txt: a\.jpg is annotated by another file too"):
+    with rejects(AnnotationError, value="a.jpg", path=tmp_path / "gt_a.txt"):
         read_annotations(tmp_path)
 
 
 def test_a_missing_path_or_image_folder_is_named(tmp_path):
-    with pytest.raises(
-        AnnotationError, match=r"gone\.json: no such file or folder: set annotation_path \(--annotation-path\)"
-    ):
+    with rejects(AnnotationError, setting="annotation_path", path=tmp_path / "gone.json"):
         read_annotations(tmp_path / "gone.json")
     (tmp_path / "a.json").write_text(FILES["native"])
-    with pytest.raises(AnnotationError, match=r"image_path=.*gone \(--image-path\) is not a folder"):
+    with rejects(AnnotationError, setting="image_path", value=tmp_path / "gone", path=tmp_path / "gone"):
         read_annotations(tmp_path / "a.json", image_path=tmp_path / "gone")
 
 
-def test_a_folder_without_annotations_is_named_with_the_cure(tmp_path):
-    with pytest.raises(AnnotationError, match=r"no annotation files in this folder: set annotation_path"):
-        read_annotations(tmp_path)
-    (tmp_path / "poly_gt_img1.mat").touch()
-    with pytest.raises(AnnotationError, match="Matlab files are not supported: use the text files"):
+def test_a_folder_without_annotations_is_named(tmp_path):
+    with rejects(AnnotationError, setting="annotation_path", value=None, path=tmp_path):
         read_annotations(tmp_path)
 
 
 @pytest.mark.parametrize("format", ["native", "coco", "paddle"])
 def test_a_folder_is_refused_for_a_format_of_one_file(tmp_path, format):
-    with pytest.raises(AnnotationError, match=rf"is a folder, and annotation_format={format} \(--format\) is one file"):
+    with rejects(AnnotationError, setting="annotation_format", value=format, path=tmp_path):
         read_annotations(tmp_path, format)
 
 
 @pytest.mark.parametrize("format", ["auto", "native", "coco", "paddle"])
 def test_an_empty_file_is_named(tmp_path, format):
     (tmp_path / "a.json").touch()
-    with pytest.raises(AnnotationError, match=r"a\.json: the file is empty"):
+    with rejects(AnnotationError, value="", path=tmp_path / "a.json"):
         read_annotations(tmp_path / "a.json", format)
 
 
 @pytest.mark.parametrize("format", ["native", "coco"])
 def test_text_that_is_not_json_is_named(tmp_path, format):
     (tmp_path / "a.txt").write_text(f"{QUAD},a\n")
-    with pytest.raises(AnnotationError, match=r"a\.txt: not valid JSON \(Extra data.*set annotation_format"):
+    with rejects(AnnotationError, value="Extra data: line 1 column 2 (char 1)", path=tmp_path / "a.txt"):
         read_annotations(tmp_path / "a.txt", format)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "value", "lines", "held"),
     [
-        ("\n", "nothing shows their format: set annotation_format|the file is empty"),
-        ("115,322,###\n", "no annotation file has a polygon in it, so nothing shows their format"),
-        (
-            f"{QUAD},a\nhello\n1,2,3\n",
-            r"a\.txt, line 2: 'hello' is in no known format\n.*a\.txt, line 3: '1,2,3' is in",
-        ),
-        ("0 0.48 0.63 0.69 0.71\n", r"a\.txt, line 1: '0 0\.48 0\.63 0\.69 0\.71' looks like YOLO"),
-        ("1,2,9,5,2015\n", "begins with 5 numbers between commas, and icdar2013 has 4"),
-        (
-            "1,2,3\n",
-            r"most formats are JSON or XML; paddle .*; .* 3 numbers .* icdar2013 .* icdar2015 .* total_text .* ctw1500",
-        ),
+        (f"{QUAD},a\nhello\n1,2,3\n", "hello", [2, 3], " 0 numbers "),
+        ("0 0.48 0.63 0.69 0.71\n", "0 0.48 0.63 0.69 0.71", [1], "YOLO"),
+        ("1,2,9,5,2015\n", "1,2,9,5,2015", [1], " 5 numbers "),
+        ("1,2,3\n", "1,2,3", [1], " 3 numbers "),
     ],
 )
-def test_a_folder_that_shows_no_format_says_why_each_refused(tmp_path, content, message):
-    (tmp_path / "a.txt").write_text(content)
-    with pytest.raises(AnnotationError, match=message):
+def test_lines_in_no_known_format_are_listed_with_what_each_format_has(tmp_path, content, value, lines, held):
+    path = tmp_path / "a.txt"
+    path.write_text(content)
+    for source in (tmp_path, path):
+        with rejects(AnnotationError, setting=None, value=value, path=path) as caught:
+            read_annotations(source)
+        *listed, tried = str(caught.value).split("\n")
+        assert [line.split(": ")[0] for line in listed] == [f"{path}, line {number}" for number in lines]
+        assert held in str(caught.value)
+        assert [
+            name for name in ("paddle", "icdar2013", "icdar2015", "total_text", "ctw1500") if name not in tried
+        ] == []
+
+
+def test_files_without_a_polygon_show_no_format(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("115,322,###\n")
+    for source in (tmp_path, path):
+        with rejects(AnnotationError, setting="annotation_format", path=source):
+            read_annotations(source)
+    path.write_text("\n")
+    with rejects(AnnotationError, setting="annotation_format", path=tmp_path):
         read_annotations(tmp_path)
-    with pytest.raises(AnnotationError, match=message):
-        read_annotations(tmp_path / "a.txt")
+    with rejects(AnnotationError, setting=None, value="", path=path):
+        read_annotations(path)
 
 
 def write_labels(folder, *contents):
@@ -218,39 +225,36 @@ def test_one_curved_word_leaves_the_texts_of_straight_ones_alone(tmp_path):
     assert [(len(word.points), word.text) for word in found.pages["00.jpg"].words] == [(4, "1,000.50")]
 
 
-def test_a_mixed_folder_is_told_which_files_are_which(tmp_path):
+def test_a_mixed_folder_is_refused_with_the_files_of_each_format(tmp_path):
     write_labels(tmp_path, *[f"{QUAD},a\n"] * 25, '1,2,9,5,"a"\n', LABELS["ctw1500"][2])
-    with pytest.raises(
-        AnnotationError,
-        match=r"several formats are mixed \(four corners in 25 files: 00\.txt, 01\.txt, 02\.txt, \.\.\.; "
-        r"boxes of two corners in 1 file: 25\.txt; XML in 1 file: 26\.txt\): put each into its own folder",
-    ):
+    with rejects(AnnotationError, value=["quad", "box", "xml"], path=tmp_path) as caught:
         read_annotations(tmp_path)
+    assert "25 files: 00.txt, 01.txt, 02.txt, ...;" in str(caught.value)
+    assert "1 file: 25.txt;" in str(caught.value)
+    assert "1 file: 26.txt)" in str(caught.value)
 
 
 def test_faults_of_all_files_are_listed_at_once_and_many_are_counted(tmp_path):
     write_labels(tmp_path, *[f"{QUAD},a\nhello\n"] * 60)
-    with pytest.raises(AnnotationError) as caught:
+    with rejects(AnnotationError, value="hello", path=tmp_path / "00.txt") as caught:
         read_annotations(tmp_path, "icdar2015")
     messages = str(caught.value).split("\n")
-    assert (len(messages), messages[-1]) == (51, "... and 10 more")
+    assert len(messages) == 51
+    assert " 10 " in messages[-1]
     assert "00.txt, line 2" in messages[0]
     assert "49.txt, line 2" in messages[49]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("gt.mat", "Matlab files are not supported"),
-        ("gt.zip", "an archive is not read: unpack it"),
-        ("gt.csv", "tables are not read: convert it"),
-    ],
-)
-def test_files_that_are_never_read_get_an_answer_of_their_own(tmp_path, name, message):
-    (tmp_path / name).write_bytes(b"filename,file_size\n" if name.endswith("csv") else b"PK\x03\x04\xff\xfe")
-    for path in (tmp_path, tmp_path / name):
-        with pytest.raises(AnnotationError, match=message):
-            read_annotations(path)
+@pytest.mark.parametrize(("name", "value"), [("gt.mat", ".mat"), ("gt.zip", ".zip"), ("gt.csv", "filename,file_size")])
+def test_files_that_are_never_read_get_an_answer_of_their_own(tmp_path, name, value):
+    path = tmp_path / name
+    path.write_bytes(b"filename,file_size\n" if name.endswith("csv") else b"PK\x03\x04\xff\xfe")
+    with rejects(AnnotationError, setting="annotation_path", value=path.suffix, path=tmp_path) as caught:
+        read_annotations(tmp_path)
+    assert SUFFIXES[path.suffix] in str(caught.value)
+    with rejects(AnnotationError, value=value, path=path) as caught:
+        read_annotations(path)
+    assert SUFFIXES[path.suffix] in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -258,40 +262,35 @@ def test_files_that_are_never_read_get_an_answer_of_their_own(tmp_path, name, me
     [
         (
             {"project": {}, "config": {}, "attribute": {}, "file": {}, "metadata": {}, "view": {}},
-            "VGG Image Annotator 3",
+            "VGG Image Annotator 3 (export the annotations with version 2)",
         ),
-        ([{"id": 1, "ocr": "a.jpg", "annotator": 1, "annotation_id": 2}], "Label Studio's JSON-MIN"),
+        ([{"id": 1, "ocr": "a.jpg", "annotator": 1, "annotation_id": 2}], "Label Studio's JSON-MIN (export JSON)"),
         ({"size": {"height": 9, "width": 9}, "objects": []}, "Supervisely"),
         ({"Blocks": [], "DocumentMetadata": {}}, "Amazon Textract"),
+        ([{"file_name": "a.jpg"}], "a list"),
     ],
 )
 def test_json_of_another_format_is_refused_by_its_name(tmp_path, root, name):
     (tmp_path / "a.json").write_text(json.dumps(root))
-    with pytest.raises(
-        AnnotationError, match=rf"a\.json: this looks like {name}.*, which is not read: .* native is .* coco, "
-    ):
+    with rejects(AnnotationError, setting=None, value=name, path=tmp_path / "a.json") as caught:
         read_annotations(tmp_path / "a.json")
+    assert ("not read" in str(caught.value)) == (name != "a list")
+    assert "native" in str(caught.value)
+    assert " coco, " in str(caught.value)
 
 
 def test_a_label_file_that_is_not_utf8_is_named(tmp_path):
     (tmp_path / "a.txt").write_bytes(f"{QUAD},caf\xe9\n".encode("latin-1"))
-    with pytest.raises(AnnotationError, match=r"a\.txt: not UTF-8 at byte 19"):
+    with rejects(AnnotationError, value=19, path=tmp_path / "a.txt"):
         read_annotations(tmp_path)
 
 
 def test_a_label_that_is_a_folder_is_named(tmp_path):
     (tmp_path / "a.txt").mkdir()
-    with pytest.raises(AnnotationError, match=r"a\.txt: cannot be read"):
+    with rejects(AnnotationError, setting="annotation_path", path=tmp_path / "a.txt"):
         read_annotations(tmp_path)
 
 
-def test_a_json_of_a_list_is_refused(tmp_path):
-    (tmp_path / "a.json").write_text(json.dumps([{"file_name": "a.jpg"}]))
-    with pytest.raises(AnnotationError, match="in no known format: it holds a list"):
-        read_annotations(tmp_path / "a.json")
-
-
-@settings(max_examples=200, deadline=None)
 @given(root=json_values, format=st.sampled_from(["native", "coco"]))
 @example(root={"images": {"a.jpg": {"img_w": 10**400, "img_h": 9}}}, format="native")
 def test_no_json_whatever_breaks_the_readers(tmp_path_factory, root, format):
@@ -300,7 +299,6 @@ def test_no_json_whatever_breaks_the_readers(tmp_path_factory, root, format):
     assert format_or_complaint(path, format) in (format, "a complaint")
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     text=st.text(st.sampled_from("0123456789,, .-#\n\t[]{}<>x:y'\"u"), max_size=60),
     format=st.sampled_from(list(FORMATS)),

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rejection import rejects
 
 from ocr.errors import AnnotationError, ConfigError
 from ocr.formats import FORMATS, Annotations, Page, Word, read_annotations, write_annotations
@@ -49,7 +50,8 @@ def test_words_survive_the_way_there_and_back(tmp_path, format):
     pages = read_back(target, format)
     assert list(pages) == (["a.jpg", "b c.png"] if format == "labelme" else ["a.jpg", "sub/b c.png"])
     lacks = FORMATS[format].lacks
-    assert [note.split(" of ")[0] for note in notes] == [f"{format} has no field for the {field}" for field in lacks]
+    assert len(notes) == len(lacks)
+    assert all(f"the {field} of " in note for field, note in zip(lacks, notes, strict=True))
     for word, found in zip(WORDS, pages["a.jpg"].words, strict=True):
         for expected_point, point in zip(word.points, found.points, strict=True):
             assert point == pytest.approx(expected_point, abs=2e-4)
@@ -67,8 +69,8 @@ def test_pascal_voc_keeps_boxes_and_flags_and_says_what_it_loses(tmp_path):
     assert [word.ignore for word in words] == [False, False, True, True]
     assert words[0].points == BOX
     assert words[3].points == [[10, 480], [110, 480], [110, 520], [10, 520]]
-    assert notes[0] == "a.jpg: 3 words that are not upright boxes are written as the boxes around them"
-    assert notes[1] == "pascal_voc has no field for the text of 3 words"
+    assert notes[0].startswith("a.jpg: 3 words")
+    assert "text of 3 words" in notes[1]
 
 
 def test_label_studio_gets_the_regions_of_its_ocr_template_in_percent(tmp_path):
@@ -97,7 +99,7 @@ def test_predictions_carry_scores_and_the_version_of_the_model(tmp_path):
     ]
     assert "annotations" not in first
     assert second["predictions"][0]["result"] == []
-    with pytest.raises(AnnotationError, match="none of the 2 tasks is annotated"):
+    with rejects(AnnotationError, value=2, path=target):
         read_annotations(target)
 
 
@@ -118,33 +120,33 @@ def test_notes_for_the_person_who_looks_are_written(tmp_path, format):
 
 
 def test_scores_must_be_as_many_as_words(tmp_path):
-    with pytest.raises(AnnotationError, match=r"a\.jpg: 1 scores for 4 words"):
+    with rejects(AnnotationError, setting=None, value="a.jpg"):
         written(tmp_path, "coco", scores={"a.jpg": [0.5]})
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("format", ["label_studio", "cvat", "mmocr", "pascal_voc"])
 def test_a_format_that_needs_the_size_of_a_page_asks_for_the_images(tmp_path, format):
-    with pytest.raises(AnnotationError, match=r"a\.jpg: the annotation does not state the size .*--image-path"):
+    with rejects(AnnotationError, setting="image_path", value="a.jpg"):
         written(tmp_path, format, Annotations("x", "native", {"a.jpg": Page(WORDS)}))
 
 
 def test_a_word_that_is_no_polygon_is_named_and_nothing_is_written(tmp_path):
     broken = Annotations("x", "native", {"a.jpg": Page((Word("7", [[1, 2], [3, 4]]),), (9, 9))})
-    with pytest.raises(AnnotationError, match=r"a\.jpg: word 7 has 2 points, and a polygon needs 3: `ocr doctor"):
+    with rejects(AnnotationError, setting=None, value=[[1, 2], [3, 4]]):
         written(tmp_path, "cvat", broken)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["../a.jpg", "/a.jpg", "C:\\a.jpg", "x/../../a.jpg", ""])
 def test_names_never_lead_out_of_the_folder(tmp_path, name):
-    with pytest.raises(AnnotationError, match="is no name of a file in"):
+    with rejects(AnnotationError, value=name, path=tmp_path / "out"):
         written(tmp_path, "labelme", Annotations("x", "native", {name: Page((), (9, 9))}))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_images_of_one_stem_are_refused(tmp_path):
-    with pytest.raises(AnnotationError, match=r"a\.jpg and a\.png would both be a\.json"):
+    with rejects(AnnotationError, value=("a.jpg", "a.png"), path=tmp_path / "out" / "a.json"):
         written(tmp_path, "labelme", Annotations("x", "native", {"a.jpg": Page(), "a.png": Page()}))
 
 
@@ -177,7 +179,8 @@ def test_half_a_surrogate_pair_survives_in_json(tmp_path):
 def test_a_text_that_PaddleOCR_takes_for_a_mark_is_named(tmp_path):
     page = Page((Word("1", BOX, "*"), Word("2", BOX, "*", True), Word("3", BOX, "a")), (640, 960))
     target, notes = written(tmp_path, "paddle", Annotations("x", "native", {"a.jpg": page}))
-    assert notes == ("a.jpg: 1 words are written * or ###, which PaddleOCR ignores",)
+    (note,) = notes
+    assert note.startswith("a.jpg: 1 ")
     assert [word.ignore for word in read_annotations(target).pages["a.jpg"].words] == [True, True, False]
 
 
@@ -188,5 +191,5 @@ def test_an_annotation_without_pages_is_written_too(tmp_path):
 
 
 def test_a_format_that_is_not_written_is_refused_by_name(tmp_path):
-    with pytest.raises(ConfigError, match=r"format=page_xml \(--to\): .*Known: coco, cvat"):
+    with rejects(ConfigError, setting="--to", value="page_xml"):
         write_annotations(ANNOTATIONS, tmp_path / "x", "page_xml")
