@@ -108,8 +108,9 @@ class ShardIndex:
             _check_head(about)
             # An index from before it had a digest is read without this proof.
             feed(hashed, _dump(about))
-            if document.rest.get("digest") not in (None, hashed.hexdigest()):
-                raise ValueError("its digest differs: it was changed or damaged")
+            if (given := document.rest.get("digest")) not in (None, hashed.hexdigest()):
+                problem = f"{location}: its digest differs, so it was changed or damaged. Restore it, or convert again"
+                raise DataError(problem, value=given, path=location)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             problem = f"{location}: not an index of shards ({error}). Write it: ocr convert SRC DST"
             raise DataError(problem, path=location) from error

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rejection import rejects
 from sameness import assert_same
 from test_loader import SIZE, open_split, plain
 
@@ -51,8 +52,11 @@ def test_an_error_in_a_worker_reaches_the_user_with_the_name_of_the_page(synthet
     dataset = open_split(synthetic, "val", DBTransforms([Letterbox(SIZE), Fails(name)]))
     passed = iter(Loader(dataset, 2, 2, engine))
     next(passed), next(passed)
-    with pytest.raises(StageError, match=rf"{name} \(sample 4\).*ZeroDivisionError: no way"):
+    with pytest.raises(StageError) as caught:
         next(passed)
+    assert name in str(caught.value)
+    # Torch makes the error of a worker process again from its text alone.
+    assert (caught.value.value, caught.value.path) == ((4, name) if engine == "threads" else (None, None))
     assert not own_threads()
     assert not multiprocessing.active_children()
 
@@ -61,7 +65,7 @@ def test_a_broken_page_stops_the_loader_or_is_left_out_of_its_batch(dataset_fold
     broken = sorted((dataset_folder / "images" / "val").iterdir())[1]
     broken.write_bytes(b"nothing")
     for workers in (0, 2):
-        with pytest.raises(ImageError, match=broken.name):
+        with rejects(ImageError, value=b"nothing", path=broken):
             list(Loader(open_split(dataset_folder, "val"), 3, workers))
         dataset = open_split(dataset_folder, "val", on_bad_sample="skip")
         batches = list(Loader(dataset, 3, workers))
@@ -71,7 +75,7 @@ def test_a_broken_page_stops_the_loader_or_is_left_out_of_its_batch(dataset_fold
 
 
 def test_pages_of_two_sizes_in_a_batch_are_refused_with_the_cure(synthetic):
-    with pytest.raises(ConfigError, match=r"\.jpg is \d+x\d+ in a batch of \d+x\d+.*Letterbox"):
+    with rejects(ConfigError, setting="transforms.letterbox"):
         list(Loader(open_split(synthetic, "val", DBTransforms([])), 3, 2))
     single = list(Loader(open_split(synthetic, "val", DBTransforms([])), 1, 2))
     assert len({batch["images"].shape for batch in single}) > 1
@@ -137,8 +141,7 @@ def test_a_stuck_worker_is_reported_with_the_page_it_is_at(synthetic, monkeypatc
     threading.Timer(0.5, gate.set).start()
     with caplog.at_level(logging.WARNING):
         assert len(list(Loader(dataset, 6, 1))) == 1
-    assert "waiting for a batch" in caplog.text
-    assert f"at sample 0 {dataset.source.entries[0].filename}" in caplog.text
+    assert f"sample 0 {dataset.source.entries[0].filename}" in caplog.text
 
 
 def test_a_worker_that_does_not_stop_is_named_and_not_waited_for(synthetic, monkeypatch, caplog):
@@ -149,5 +152,5 @@ def test_a_worker_that_does_not_stop_is_named_and_not_waited_for(synthetic, monk
     while not at_work._busy:
         pass
     at_work.close()
-    assert f"does not stop: it is at sample 0 {dataset.source.entries[0].filename}" in caplog.text
+    assert f"sample 0 {dataset.source.entries[0].filename}" in caplog.text
     gate.set()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rejection import rejects
 
 from ocr.errors import ConfigError
 from ocr.loader.shape_batches import ShapeBatches
@@ -100,12 +101,15 @@ def test_a_batch_has_as_many_pages_as_fit_into_its_pixels():
     ]
 
 
-@pytest.mark.parametrize("setting", [{"shapes": 0}, {"pixels": 0}, {"batch_size": 0}])
-def test_settings_out_of_range_are_refused_by_name(setting):
-    with pytest.raises(ConfigError, match=next(iter(setting))):
-        sampler([(64, 64)], **{"batch_size": 1, "shuffle": False} | setting)
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [("shapes", "data.batch_shapes"), ("pixels", "data.batch_pixels"), ("batch_size", "batch_size")],
+)
+def test_settings_out_of_range_are_refused_by_name(argument, name):
+    with rejects(ConfigError, setting=name, value=0):
+        sampler([(64, 64)], **{"batch_size": 1, "shuffle": False, argument: 0})
 
 
 def test_more_devices_than_pages_are_refused():
-    with pytest.raises(ConfigError, match="use fewer devices"):
+    with rejects(ConfigError, setting="world_size", value=3):
         sampler([(64, 64)] * 2, world_size=3, batch_size=4, shuffle=False)

@@ -5,6 +5,7 @@ import json
 import tarfile
 
 import pytest
+from rejection import rejects
 
 from ocr.errors import DataError
 from ocr.shards.index import RAW, Shard, ShardIndex, end_tar, scan_tar, write_member
@@ -42,17 +43,17 @@ def test_members_of_any_length_are_read_by_other_readers_of_tar(size):
         ]
 
 
-@pytest.mark.parametrize("offset", [20, 1024 + 20, 4096 + 130])
-def test_a_damaged_header_is_told_with_its_offset_and_no_sample_lost_in_silence(offset):
+@pytest.mark.parametrize(("bit_at", "offset"), [(20, 0), (1024 + 20, 1024), (4096 + 130, 4096)])
+def test_a_damaged_header_is_told_with_its_offset_and_no_sample_lost_in_silence(bit_at, offset):
     damaged = bytearray(PAGES)
-    damaged[offset] ^= 4
-    with pytest.raises(DataError, match=r"a\.tar: damaged after offset \d+"):
+    damaged[bit_at] ^= 4
+    with rejects(DataError, value=offset, path="a.tar"):
         list(scan_tar(io.BytesIO(damaged), "a.tar"))
 
 
-@pytest.mark.parametrize("length", [300, 1024 + 100, 2048 + 700])
-def test_a_tar_that_is_cut_short_is_told(length):
-    with pytest.raises(DataError, match=r"a\.tar"):
+@pytest.mark.parametrize(("length", "offset"), [(300, 0), (1024 + 100, 1024), (2048 + 700, 2048)])
+def test_a_tar_that_is_cut_short_is_told(length, offset):
+    with rejects(DataError, value=offset, path="a.tar"):
         list(scan_tar(io.BytesIO(PAGES[:length]), "a.tar"))
 
 
@@ -81,7 +82,7 @@ def test_an_index_comes_back_as_it_was_and_nonsense_is_refused():
     other = text.replace('\\u00e4.jpg",0', '\\u00e4.jpg",1')
     assert other != text
     for text in ("", "[]", "{}", '{"format": 9}', '{"format": 9, "samples": [3]}', other, other.replace(",1,", ",-1,")):
-        with pytest.raises(DataError, match="index"):
+        with rejects(DataError, path="index"):
             ShardIndex.read(io.BytesIO(text.encode()), "index")
 
 
@@ -104,7 +105,7 @@ CHANGES = {
 def test_an_index_that_was_changed_in_any_part_is_refused(change):
     index = written_index()
     change(index)
-    with pytest.raises(DataError, match=r"val-index\.json.*digest differs"):
+    with rejects(DataError, value=index["digest"], path="val-index.json"):
         ShardIndex.read(io.BytesIO(json.dumps(index).encode()), "val-index.json")
     del index["digest"]  # An index from before there was one.
     assert ShardIndex.read(io.BytesIO(json.dumps(index).encode()), "val-index.json").split == "val"
@@ -132,10 +133,10 @@ def test_an_index_with_a_part_that_cannot_be_is_refused_by_name(change):
     del index["digest"]
     change(index)
     text = json.dumps(index).replace('"DEEP"', "[" * 100_000)
-    with pytest.raises(DataError, match=r"val-index\.json: not an index"):
+    with rejects(DataError, value=None, path="val-index.json"):
         ShardIndex.read(io.BytesIO(text.encode()), "val-index.json")
 
 
 def test_a_file_that_is_no_tar_is_damaged_from_its_first_byte_on():
-    with pytest.raises(DataError, match=r"a\.tar: damaged after offset 0 \("):
+    with rejects(DataError, value=0, path="a.tar"):
         list(scan_tar(io.BytesIO(b"no tar" * 200), "a.tar"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rejection import rejects
 
 from ocr.errors import DataError
 from ocr.shards.files import ShardFiles
@@ -112,7 +113,7 @@ def test_a_local_shard_that_is_replaced_in_an_epoch_is_never_read_in_parts(tmp_p
     assert files.read(0).tobytes() == b"before"
     files.read(1)
     files.read(2)
-    with pytest.raises(DataError, match=r"0\.tar: changed while it was read"):
+    with rejects(DataError, value=None, path=urls[0]):
         files.read(0)
 
 
@@ -120,7 +121,7 @@ def test_a_folder_in_place_of_an_index_is_named(tmp_path):
     index = tmp_path / "val-index.json"
     assert Storage(tmp_path).read(str(index)) is None
     index.mkdir()
-    with pytest.raises(DataError, match=r"val-index\.json: cannot be read \(Is a directory\)\. Restore it"):
+    with rejects(DataError, path=index):
         Storage(tmp_path).read(str(index))
 
 
