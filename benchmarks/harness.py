@@ -317,7 +317,7 @@ class Result:
     notes: list[str]
     command: str
     synthetic: bool
-    """Whether the pages were synthetic because no folder was given: such figures do not belong into documents."""
+    """Whether it was a trial, because no folder with pages was given: such figures do not belong into documents."""
     rounds: int
     date: str = field(default_factory=lambda: date.today().isoformat())
     seconds: float = 0.0

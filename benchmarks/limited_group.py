@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from ocr.errors import ConfigError
 
 MEMORY, DISK = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup/blkio")
 
 
 @contextmanager
-def limited(memory_bytes: int, disk_bytes: int | None = None, folder: Path = Path()) -> Iterator[list[Path]]:
-    """Groups with these limits: of memory first, then of reads per second from the disk of a folder, if given.
+def limited(memory_bytes: int, disk_bytes: int, folder: Path) -> Iterator[list[Path]]:
+    """Groups with these limits: of memory first, then of reads per second from the disk of a folder.
 
-    Removed at the end, also after Ctrl-C.
+    Removed at the end, even after Ctrl-C.
     """
-    limits = {MEMORY: ("memory.limit_in_bytes", str(memory_bytes))}
-    if disk_bytes is not None:
-        device = folder.stat().st_dev
-        shown = f"{os.major(device)}:{os.minor(device)} {disk_bytes}"
-        limits[DISK] = ("blkio.throttle.read_bps_device", shown)
+    device = folder.stat().st_dev
+    limits = {
+        MEMORY: ("memory.limit_in_bytes", str(memory_bytes)),
+        DISK: ("blkio.throttle.read_bps_device", f"{os.major(device)}:{os.minor(device)} {disk_bytes}"),
+    }
     groups = [parent / f"glyphfeed-{os.getpid()}" for parent in limits]
     try:
         for group, (name, limit) in zip(groups, limits.values(), strict=True):
@@ -30,7 +31,8 @@ def limited(memory_bytes: int, disk_bytes: int | None = None, folder: Path = Pat
                 group.mkdir()
                 (group / name).write_text(limit)
             except OSError as error:
-                sys.exit(f"skipped: {group}: {error.strerror}. Run it as root, on a system with cgroup v1")
+                problem = f"{group}: {error.strerror}. Run it as root, on a system with cgroup v1"
+                raise ConfigError(problem, path=group) from error
         yield groups
     finally:
         for group in filter(Path.exists, groups):
@@ -42,11 +44,7 @@ def limited(memory_bytes: int, disk_bytes: int | None = None, folder: Path = Pat
             group.rmdir()
 
 
-def joining(groups: Sequence[Path]) -> Callable[[], None]:
-    """For subprocess's preexec_fn: the process is in the groups from its start."""
-
-    def join() -> None:
-        for group in groups:
-            (group / "cgroup.procs").write_text(str(os.getpid()))
-
-    return join
+def join(groups: Sequence[Path]) -> None:
+    """This process is in the groups from now on."""
+    for group in groups:
+        (group / "cgroup.procs").write_text(str(os.getpid()))

@@ -50,10 +50,10 @@ def reference(folder: Path, workers: int = WORKERS, *, keep_items: bool = False,
     return reference_loader(dataset, workers, batch_size=BATCH, **settings)
 
 
-def reference_training(folder: Path, workers: int = WORKERS, **settings: Any) -> Passes:
+def reference_training(folder: Path, workers: int = WORKERS, *, drop_last: bool = True, **settings: Any) -> Passes:
     """Training batches of the reference; every pass is the next epoch."""
     dataset = ReferenceDataset(*split_paths(folder, "train"), transform=random_transform(SIZE))
-    batches = EpochBatches(len(dataset), min(BATCH, len(dataset)), shuffle=True, drop_last=True)
+    batches = EpochBatches(len(dataset), min(BATCH, len(dataset)), shuffle=True, drop_last=drop_last)
     return Passes(reference_loader(dataset, workers, batch_sampler=batches, **settings), batches)
 
 

@@ -152,9 +152,11 @@ def run_all(options: argparse.Namespace, chosen: list[Benchmark]) -> list[str]:
             if missing:
                 console.print(f"{one.name}: left out, it is computed from {', '.join(missing)}, not measured yet")
                 continue
+            # Without pages, fewer rounds and other settings are a trial too.
+            trial = not one.pages and (options.rounds is not None or bool(options.set))
             synthetic = not set(one.pages) <= given or any(_kept(options.folder, name).synthetic for name in one.uses)
             rounds = one.rounds if options.rounds is None else options.rounds
-            status = run_in_process(one, folders, rounds, options.folder.resolve(), synthetic, options.set)
+            status = run_in_process(one, folders, rounds, options.folder.resolve(), synthetic or trial, options.set)
             if status:
                 failed.append(f"{one.name}: ended with status {status}")
     return failed
