@@ -20,15 +20,12 @@ from benchmarks.figure_parts import BENCHMARKS, PARTS, Benchmark, Part, Shown
 from benchmarks.figures import Figures, update
 from benchmarks.label_next import PART as LABEL_NEXT
 from benchmarks.measure import TABLES_FILE, console
-from benchmarks.mutation.report import PART as MUTANTS
-from benchmarks.peer_report import PART as PEERS
 from benchmarks.scaling_figures import node_table, page_table, set_table
-from benchmarks.soak_report import PART as SOAK
 from benchmarks.trained import PARTS as TRAINED
 from ocr.errors import ConfigError
-from tests.campaign.report import PART as CAMPAIGN
 
 ROOT = Path(__file__).resolve().parent.parent
+PEERS, SOAK, CAMPAIGN, MUTANTS = "peers", "soak", "campaign", "mutants"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 OLD = TextTable("", ("", "ours", "target"), (("maps", "10.0 ms, 30 x", "20 x"), ("boxes", "2.00 s", "")))
 

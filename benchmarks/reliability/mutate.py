@@ -1,12 +1,18 @@
-"""Every small change of a module that a test should notice: what stands there, and what would stand there instead."""
+"""Every small change of a module that a test should notice, and a seeded sample of them."""
 
 from __future__ import annotations
 
 import ast
+import math
+import random
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+ROOMS = ("pipeline", "cache", "loader", "shards", "geometry", "evaluation", "advisor")
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Lt: ("<", "<="),
@@ -219,3 +225,35 @@ def mutants_of(module: str, source: bytes) -> list[Mutant]:
     [('b = a < 1', 'b = a <= 1'), ('b = a < 1', 'b = a < 0'), ('b = a < 1', 'b = a < 2')]
     """
     return Mutator(module, source).collect()
+
+
+def draw_sample(root: Path, count: int, seed: int) -> list[Mutant]:
+    """At most one mutant per line, spread over the rooms by their lines of code.
+
+    The first ones of a long sample are a fair short one.
+    """
+    lines = {room: _lines_of(root, room) for room in ROOMS}
+    total = sum(map(len, lines.values()))
+    picked = []
+    for room, places in lines.items():
+        generator = random.Random(f"{seed} {room}")
+        generator.shuffle(places)
+        share = count * len(places) / total
+        found = (_pick(root, place, generator) for place in places)
+        chosen = [mutant for mutant, _ in zip(filter(None, found), range(math.ceil(share)), strict=False)]
+        picked += [((number + 0.5) / share, mutant) for number, mutant in enumerate(chosen)]
+    return [mutant for _, mutant in sorted(picked, key=lambda each: each[0])][:count]
+
+
+def _lines_of(root: Path, room: str) -> list[list[Mutant]]:
+    """The mutants of each line of a room that has any."""
+    lines: dict[tuple[str, int], list[Mutant]] = defaultdict(list)
+    for path in sorted((root / "ocr" / room).rglob("*.py")):
+        for mutant in mutants_of(str(path.relative_to(root)), path.read_bytes()):
+            lines[mutant.module, mutant.line].append(mutant)
+    return [lines[place] for place in sorted(lines)]
+
+
+def _pick(root: Path, mutants: list[Mutant], generator: random.Random) -> Mutant | None:
+    mutant = generator.choice(mutants)
+    return mutant if is_another_program(mutant, (root / mutant.module).read_bytes()) else None
