@@ -70,7 +70,7 @@ def assert_same_drawing(points: NDArray[np.float32], distance: float) -> None:
     assert np.array_equal(thresh_mask, expected_mask)
 
 
-@settings(deadline=None, max_examples=600)
+@settings(max_examples=4 * settings().max_examples)
 @given(corners, corners, corners, corners, st.integers(0, 7), st.floats(0.05, 0.95))
 def test_an_upright_box_is_drawn_as_clipper_and_fill_poly_draw_it(
     ax: float, ay: float, cx: float, cy: float, order: int, ratio: float
@@ -82,7 +82,7 @@ def test_an_upright_box_is_drawn_as_clipper_and_fill_poly_draw_it(
         assert_same_drawing(points, distance)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=4 * settings().max_examples)
 @given(whole_pixels, whole_pixels, whole_pixels, whole_pixels, st.integers(0, 7), st.integers(1, 60))
 def test_sides_that_fall_on_a_half_are_rounded_as_clipper_rounds_them(
     ax: float, ay: float, cx: float, cy: float, order: int, quarters: int

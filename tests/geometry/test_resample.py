@@ -73,7 +73,7 @@ def stepwise(
     return np.rint(above + down * (below - above)).astype(np.uint8)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=4 * settings().max_examples)
 @given(sizes, sizes, matrices, st.integers(0, 255), st.integers(0, 12), st.data())
 def test_every_pixel_is_sampled_by_the_same_steps_inside_on_the_edge_and_around(
     size: tuple[int, int],
@@ -108,7 +108,6 @@ def test_rows_longer_than_a_run_are_sampled_like_short_ones(degrees: float, scal
     assert out.any()
 
 
-@settings(deadline=None, max_examples=100)
 @given(matrices, st.integers(0, 255))
 def test_a_page_is_one_gray_level_from_opencv(forward: NDArray[np.float64], fill: int) -> None:
     page, out = noise(60, 70, 6, fill), np.empty((64, 64, 3), np.uint8)
