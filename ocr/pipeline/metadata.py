@@ -122,7 +122,7 @@ def read_polygons(document: dict[str, Any], where: str = "sample") -> Polygons:
     texts: Any = document.get("texts") or [None] * count
     if any(not isinstance(listed, list) or len(listed) != count for listed in (ignore, texts)):
         problem = f"{where}: polygons, ignore and texts must be lists of the same length. Convert again"
-        raise AnnotationError(problem, path=where)
+        raise AnnotationError(problem, setting="polygons", value=polygons, path=where)
     return pack_words(polygons, ignore, texts, lambda p: f"{where}: polygon {p}")
 
 

@@ -1,0 +1,141 @@
+"""The synthetic pages as datasets of a folder, as shards, and behind an HTTP server."""
+
+import contextlib
+import functools
+import hashlib
+import http.server
+import io
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ocr.datasets import DBTransforms, OCRDataset
+from ocr.loader import Loader
+from ocr.pipeline.cut import Cut
+from ocr.pipeline.device import Normalize
+from ocr.pipeline.fingerprint import content_digest, stages_digest
+from ocr.pipeline.metadata import FIELDS
+from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.record import to_record
+from ocr.pipeline.suffix import ColourJitter, RandomFlip, TextAwareCrop
+from ocr.shards.index import RAW, READY, Shard, ShardIndex, end_tar, shard_name, write_member
+from ocr.shards.sample_rows import SampleRows, StoredSample
+from ocr.tools.convert.report import convert
+from ocr.tools.convert.settings import ConvertSettings
+
+SIZE = 96
+FIXED = DBTransforms([Letterbox(SIZE), Normalize()])
+DEVICE = DBTransforms([Letterbox(SIZE), Normalize()], normalize="device")
+RANDOM = DBTransforms([Letterbox(SIZE), TextAwareCrop(), RandomFlip(), ColourJitter(), Normalize()])
+
+
+def folder(data: Path, split: str, transform: DBTransforms = FIXED, **settings: Any) -> OCRDataset:
+    return OCRDataset(data / "images" / split, data / "jsons" / f"{split}.json", transform, **settings)
+
+
+def without_paths(batches: Any) -> list[Any]:
+    """Batches of shards and of folders differ in the paths of their pages only."""
+    return [{name: value for name, value in batch.items() if name != "image_path"} for batch in batches]
+
+
+def batches(dataset: Any, size: int = 4, workers: int = 0, **settings: Any) -> list[Any]:
+    return without_paths(Loader(dataset, size, workers, **settings))
+
+
+def names(batches: Any) -> list[str]:
+    return [name for batch in batches for name in batch["image_filename"]]
+
+
+def converted(dataset: OCRDataset, out: Path, split: str = "val", **settings: Any) -> str:
+    """The pattern of the shards that `ocr convert` makes of a split."""
+    assert convert({split: dataset}, str(out), ConvertSettings(**settings)) == 0
+    return f"{out}/{split}-*.tar"
+
+
+def write_shards(dataset: OCRDataset, out: Path, split: str, per_shard: int = 3, ready: bool = False) -> Path:
+    """Shards as they are specified, written by hand."""
+    out.mkdir(parents=True, exist_ok=True)
+    shards, samples = [], []
+    for number, first in enumerate(range(0, len(dataset), per_shard)):
+        stream = io.BytesIO()
+        indices = range(first, min(first + per_shard, len(dataset)))
+        samples += [_write_sample(stream, dataset, index, number, ready) for index in indices]
+        end_tar(stream)
+        data = stream.getvalue()
+        (out / shard_name(split, number)).write_bytes(data)
+        shards.append(Shard(shard_name(split, number), len(data), hashlib.sha256(data).hexdigest(), len(indices)))
+    stages = stages_digest((dataset.decode, *dataset.transform.fixed, dataset.targets)) if ready else ""
+    index_ = ShardIndex(split, READY if ready else RAW, True, "", stages, tuple(shards), SampleRows.of(samples))
+    (out / f"{split}-index.json").write_text("".join(index_.json_parts()))
+    return out
+
+
+def _write_sample(stream: io.BytesIO, dataset: OCRDataset, index: int, shard: int, ready: bool) -> StoredSample:
+    raw, key = dataset.source.read(index), f"{index:08d}"
+    page = dataset.sample(index) if ready else raw
+    noted: dict[str, Any] = {
+        "filename": raw.filename,
+        "annotated": True,
+        "polygons": [polygon.tolist() for polygon in page.polygons],
+        "ignore": page.polygons.ignore.tolist(),
+        "texts": list(page.polygons.texts),
+        "size": raw.claimed_size,
+    }
+    members = {}
+    if ready:
+        noted |= {"inverse_matrix": page.inverse_matrix.ravel().tolist()}
+        noted |= {name: getattr(page, name) for name in FIELDS}
+        for name, array in to_record(page, Cut(page=True, maps=True)).arrays.items():
+            members[f"{name}.npy"] = write_member(stream, f"{key}.{name}.npy", npy(array))
+    else:
+        members["jpg"] = write_member(stream, f"{key}.jpg", raw.encoded)
+    members["json"] = write_member(stream, f"{key}.json", json.dumps(noted).encode())
+    digests = content_digest(raw.encoded).hex(), dataset.source.annotation_digest(index).hex()
+    return StoredSample(key, raw.filename, shard, members, *digests)
+
+
+def npy(array: np.ndarray) -> bytes:
+    saved = io.BytesIO()
+    np.save(saved, array, allow_pickle=False)
+    return saved.getvalue()
+
+
+def write_tar(path: Path, samples: list[dict[str, Any]]) -> str:
+    """A shard without an index; what each sample has by extension: bytes, an array, or anything JSON."""
+    stream = io.BytesIO()
+    for number, sample in enumerate(samples):
+        for extension, content in sample.items():
+            if isinstance(content, np.ndarray):
+                content = npy(content)
+            elif not isinstance(content, bytes):
+                content = json.dumps(content).encode()
+            write_member(stream, f"{number:08d}.{extension}", content)
+    end_tar(stream)
+    path.write_bytes(stream.getvalue())
+    return str(path)
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder, and notes what is asked for."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path.rpartition("/")[2])
+        super().do_GET()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def serve(place: Path, files: type[Files] = Files) -> Iterator[str]:
+    handler = functools.partial(files, directory=str(place))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
