@@ -13,7 +13,6 @@ from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
 from ocr.tools.cache.inventory import find_caches
 
-ROOT = Path(__file__).resolve().parents[2]
 DAY = 86400
 
 
@@ -27,10 +26,10 @@ def invoke(*arguments: object) -> Result:
     return CliRunner(env={"COLUMNS": "80"}).invoke(app, ["cache", *map(str, arguments)])
 
 
-def refused(*arguments: object) -> str:
+def refused(*arguments: object) -> ConfigError:
     error = invoke(*arguments).exception
     assert isinstance(error, ConfigError)
-    return str(error)
+    return error
 
 
 def open_split(data: Path, root: Path, split: str = "val", size: int = 96, **settings) -> OCRDataset:

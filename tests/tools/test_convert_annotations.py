@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rejection import rejects
 
 from ocr.errors import AnnotationError, ConfigError
 from ocr.formats import read_annotations
@@ -66,7 +67,7 @@ def test_without_an_image_folder_subfolders_are_kept(tmp_path):
 def test_an_existing_target_is_kept_unless_overwriting_is_allowed(tmp_path):
     source, target = write_source(tmp_path, "icdar2015"), tmp_path / "out.json"
     target.write_text("precious")
-    with pytest.raises(ConfigError, match=r"out\.json exists: give another name, or overwrite=True \(--overwrite\)"):
+    with rejects(ConfigError, setting="target", value=target, path=target):
         convert_annotations(source, target)
     assert target.read_text() == "precious"
     convert_annotations(source, target, overwrite=True)
@@ -79,22 +80,22 @@ def test_the_source_is_never_the_target(tmp_path):
     before = source.read_bytes()
     for target in (source, tmp_path / "link.json", tmp_path / "labels" / ".." / "a.json"):
         (tmp_path / "labels").mkdir(exist_ok=True)
-        with pytest.raises(ConfigError, match="is the source itself"):
+        with rejects(ConfigError, setting="target", value=target):
             convert_annotations(source, target, overwrite=True)
     assert source.read_bytes() == before
 
 
 def test_a_target_must_be_a_json_file(tmp_path):
     source = write_source(tmp_path, "icdar2015")
-    with pytest.raises(ConfigError, match=r"give a name that ends in \.json"):
+    with rejects(ConfigError, setting="target", path=source / "all.txt"):
         convert_annotations(source, source / "all.txt")
     (tmp_path / "dir.json").mkdir()
-    with pytest.raises(ConfigError, match=r"dir\.json is a folder"):
+    with rejects(ConfigError, setting="target", path=tmp_path / "dir.json"):
         convert_annotations(source, tmp_path / "dir.json", overwrite=True)
 
 
 def test_a_source_that_cannot_be_read_leaves_no_target(tmp_path):
-    with pytest.raises(AnnotationError, match="no such file or folder: name the annotations to convert"):
+    with rejects(AnnotationError, path=tmp_path / "gone"):
         convert_annotations(tmp_path / "gone", tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
 
@@ -102,15 +103,13 @@ def test_a_source_that_cannot_be_read_leaves_no_target(tmp_path):
 def test_what_was_skipped_or_left_out_is_in_the_summary(tmp_path):
     labels = write(tmp_path / "labels" / "a.txt", "0,0,9,0,9,5,a\n115,322,###\n").parent
     done = convert_annotations(labels, tmp_path / "1.json")
-    assert (done.words, done.notes) == (
-        1,
-        (f"{labels / 'a.txt'}, line 2: skipped, it has one point, and a polygon needs three",),
-    )
+    (note,) = done.notes
+    assert (done.words, note.split(":")[0]) == (1, f"{labels / 'a.txt'}, line 2")
     root = {
         "images": [{"id": 1, "file_name": "a.jpg"}],
         "categories": [{"id": 1, "name": "text"}, {"id": 2, "name": "figure"}],
         "annotations": [{"id": at, "image_id": 1, "category_id": at, "bbox": [0, 0, 9, 5]} for at in (1, 2)],
     }
     coco = write(tmp_path / "coco.json", json.dumps(root))
-    assert "left out 1 of figure" in convert_annotations(coco, tmp_path / "2.json").notes[0]
+    assert "1 of figure" in convert_annotations(coco, tmp_path / "2.json").notes[0]
     assert convert_annotations(coco, tmp_path / "3.json", categories=["text", "figure"]).words == 2

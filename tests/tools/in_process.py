@@ -1,0 +1,41 @@
+"""The scripts as a user types them, run in this process: a new one would import libraries for seconds."""
+
+import io
+import logging
+import runpy
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Ended(NamedTuple):
+    """How a script ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def run_script(script: str, cwd: Path, *words: str) -> Ended:
+    """Run a file of the repository with the words of a command line."""
+    root, status = logging.getLogger(), 0
+    handlers, level = root.handlers[:], root.level  # Hydra replaces them.
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", [script, *words])
+        patch.setattr(sys, "path", sys.path[:])
+        patch.setenv("COLUMNS", "200")
+        try:
+            runpy.run_path(str(ROOT / script), run_name="__main__")
+        except SystemExit as ending:
+            status = int(ending.code or 0)
+        finally:
+            root.handlers[:] = handlers
+            root.setLevel(level)
+    return Ended(status, out.getvalue(), err.getvalue())
