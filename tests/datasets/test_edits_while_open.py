@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from sameness import assert_same
-from test_webdataset import DEVICE, FIXED, folder
+from splits import DEVICE, FIXED, folder
 
 from ocr.datasets import OCRDataset
 from ocr.formats.maps import map_file, maps_folder
@@ -43,8 +44,18 @@ def fresh(data: Path, transform: Any = DEVICE) -> list[Any]:
     return list(Loader(folder(data, "val", transform), 4, 0))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("cache", "transform"), [("auto", DEVICE), ("prefix", FIXED), ("off", FIXED)])
+@pytest.mark.parametrize(
+    ("engine", "cache", "transform"),
+    [
+        ("threads", "auto", DEVICE),
+        ("threads", "off", FIXED),
+        ("no workers", "prefix", FIXED),
+        ("processes", "auto", DEVICE),
+        ("processes", "prefix", FIXED),
+        ("persistent processes", "off", FIXED),
+        ("persistent processes", "auto", DEVICE),
+    ],
+)
 def test_an_image_or_a_word_that_is_edited_is_seen_in_the_next_epoch(
     dataset_folder, tmp_path, engine, cache, transform
 ):
@@ -86,20 +97,21 @@ def test_a_batch_that_is_held_keeps_the_page_that_was_edited_since(dataset_folde
         assert_same([batch["images"] for batch in held], before)
 
 
-def test_an_annotation_that_cannot_be_read_is_told_and_tried_again(dataset_folder, caplog):
+def test_an_annotation_that_cannot_be_read_is_reported_and_tried_again(dataset_folder, caplog):
     path = dataset_folder / "jsons" / "val.json"
     loader, text = Loader(folder(dataset_folder, "val", DEVICE), 4), path.read_text()
     before = list(loader)
     path.write_text(text[: len(text) // 2])
     assert_same(list(loader), before)
-    assert "its words stay as they were" in caplog.text
+    assert any(record.levelname == "WARNING" and str(path) in record.getMessage() for record in caplog.records)
+    caplog.clear()
     path.write_text(text)
     move_a_word(dataset_folder, loader.dataset.source.names[0])
     assert_same(list(loader), fresh(dataset_folder))
-    assert "were added" not in caplog.text
+    assert "added" not in caplog.text
 
 
-def test_pages_that_are_added_or_removed_are_told_and_count_from_the_next_run_on(dataset_folder, caplog):
+def test_pages_that_are_added_or_removed_are_reported_and_count_from_the_next_run_on(dataset_folder, caplog):
     path = dataset_folder / "jsons" / "val.json"
     loader, document = Loader(folder(dataset_folder, "val", DEVICE), 4), json.loads(path.read_text())
     before, (removed, *_) = list(loader), document["images"]
@@ -108,7 +120,7 @@ def test_pages_that_are_added_or_removed_are_told_and_count_from_the_next_run_on
     document["images"]["added.jpg"] = document["images"].pop(removed)
     path.write_text(json.dumps(document))
     assert_same(list(loader), before)
-    assert "1 pages were added and 1 removed" in caplog.text
+    assert re.search(r"\b1 .*added.*\b1 .*removed", caplog.text)
 
 
 def test_a_label_file_that_is_edited_is_read_again(dataset_folder, tmp_path):

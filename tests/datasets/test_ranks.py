@@ -2,6 +2,7 @@
 
 import csv
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -9,33 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from ports import free_port
-from rank_reader import loaders, read
-from test_webdataset import folder, write_shards
-from test_webstream import serve
+from splits import DEVICE, RANDOM, folder, serve, write_shards
+
+from ocr.datasets import OCRWebDataset
+from ocr.loader import Loader
+from ocr.pipeline.fingerprint import content_digest
 
 ROOT = Path(__file__).resolve().parents[2]
-HERE = Path(__file__).resolve().parent
-
-
-def torchrun(*arguments: str, environments: list[dict[str, str]]) -> list[str]:
-    """The documented command on two nodes of one rank each; what they said."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
-    command += ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}", *arguments]
-    return run_nodes(command, environments)
-
-
-def run_nodes(command: list[str], environments: list[dict[str, str]]) -> list[str]:
-    """The same command, once in each environment; what they said."""
-    paths = os.pathsep.join([str(ROOT), str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    shared = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "NO_PROXY": "127.0.0.1"}
-    nodes = [
-        subprocess.Popen(command, env=shared | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for own in environments
-    ]
-    said = [node.communicate(timeout=900)[0] for node in nodes]
-    assert [node.returncode for node in nodes] == [0, 0], "\n".join(said)
-    return said
 
 
 @pytest.fixture
@@ -45,43 +28,114 @@ def shards(synthetic, tmp_path) -> Path:
     return tmp_path / "shards"
 
 
+def digests(batch: dict[str, Any]) -> list[tuple[str, str]]:
+    """Name and content of each sample."""
+    parts = zip(batch["image_filename"], batch["images"], batch["prob_maps"], batch["thresh_maps"], strict=True)
+    return [
+        (name, content_digest(b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors)).hex())
+        for name, *tensors in parts
+    ]
+
+
+def read(loader: Loader) -> list[list[list[tuple[str, str]]]]:
+    """Two epochs, batch by batch; every batch ends with a sum over all ranks, which hangs where one has fewer."""
+    epochs = []
+    for _ in range(2):
+        batches = []
+        for batch in loader:
+            batches.append(digests(batch))
+            if torch.distributed.is_initialized():
+                torch.distributed.all_reduce(torch.ones(1))
+        epochs.append(batches)
+    return epochs
+
+
+def loaders(data: Path, shards: Path, url: str, own: Path) -> dict[str, Loader]:
+    """Training pages shuffled and augmented, and validation pages, of everything that pages can be read from."""
+    kept = {"cache": "auto", "cache_folder": own / "cache"}
+    train = {"shuffle": True, "drop_last": False, "seed": 3}
+    fetched = {"shard_folder": own / "shards", "shuffle_buffer": 3}
+    return {
+        "folder": Loader(folder(data, "train", RANDOM), 2, **train),
+        "cache": Loader(folder(data, "train", RANDOM, **kept), 2, **train),
+        "shards": Loader(OCRWebDataset(str(shards / "train-*.tar"), RANDOM), 2, **train),
+        "cached shards": Loader(OCRWebDataset(str(shards / "train-*.tar"), RANDOM, **kept), 2, **train),
+        "stream": Loader(OCRWebDataset(f"{url}/train-{{000000..000002}}.tar", RANDOM, **fetched), 2, **train),
+        "val folder": Loader(folder(data, "val", DEVICE), 4),
+        "val cache": Loader(folder(data, "val", DEVICE, **kept), 4),
+        "val shards": Loader(OCRWebDataset(str(shards / "val-*.tar"), DEVICE), 4),
+    }
+
+
+def read_as_rank(rank: int, out: Path, data: Path, shards: Path, url: str) -> None:
+    """One of two nodes of one process each: what it read, in a file."""
+    torch.set_num_threads(1)
+    own = {"RANK": rank, "GROUP_RANK": rank, "LOCAL_RANK": 0, "WORLD_SIZE": 2, "GROUP_WORLD_SIZE": 2}
+    os.environ |= {name: str(value) for name, value in (own | {"LOCAL_WORLD_SIZE": 1}).items()}
+    torch.distributed.init_process_group("gloo", init_method=f"file://{out / 'meet'}", rank=rank, world_size=2)
+    seen = {name: read(loader) for name, loader in loaders(data, shards, url, out / f"node-{rank}").items()}
+    (out / f"rank-{rank}.json").write_text(json.dumps(seen))
+    torch.distributed.destroy_process_group()
+
+
 def flat(epoch: list[Any]) -> list[tuple[str, str]]:
     return sorted(tuple(sample) for batch in epoch for sample in batch)
 
 
-def test_two_nodes_read_every_page_once_and_as_one_node_does(synthetic, shards, tmp_path):
+def test_two_nodes_read_every_page_once_and_as_one_node_does(synthetic, shards, tmp_path, monkeypatch):
     pytest.importorskip("aiohttp")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     plain = tmp_path / "plain"
     plain.mkdir()
     for file in shards.glob("train-*.tar"):
         (plain / file.name).symlink_to(file)
     with serve(plain) as url:
-        arguments = [str(synthetic), str(shards), url, str(tmp_path)]
-        # As torchrun sets them, without its two processes, which import torch only to start the others.
-        sizes = {"WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0"}
-        rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        nodes = [sizes | rendezvous | {"RANK": rank, "GROUP_RANK": rank} for rank in ("0", "1")]
-        run_nodes([sys.executable, str(HERE / "rank_reader.py"), *arguments], nodes)
-        alone = {name: read(loader) for name, loader in loaders(synthetic, shards, url, tmp_path / "alone").items()}
-    ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(2)]
+        places = (synthetic, shards, url)
+        # Forked: what torchrun starts would import torch for seconds.
+        forks = multiprocessing.get_context("fork")
+        ranks = [forks.Process(target=read_as_rank, args=(rank, tmp_path, *places)) for rank in range(2)]
+        for rank in ranks:
+            rank.start()
+        for rank in ranks:
+            rank.join(300)
+            rank.kill()
+        assert [rank.exitcode for rank in ranks] == [0, 0]
+        alone = {name: read(loader) for name, loader in loaders(*places, tmp_path / "alone").items()}
+    seen = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(2)]
     for name, epochs in alone.items():
         same = "folder" if not name.startswith("val") else "val folder"
         for epoch in range(2):
-            shares = [rank[name][epoch] for rank in ranks]
+            shares = [rank[name][epoch] for rank in seen]
             assert len(shares[0]) == len(shares[1]), name
             assert flat([*shares[0], *shares[1]]) == flat(epochs[epoch]) == flat(alone[same][epoch]), name
             assert all(min(map(len, share)) >= 1 for share in shares)
     assert alone["folder"][0] != alone["folder"][1]
 
 
+@pytest.mark.slow
 def test_a_training_runs_on_two_nodes_with_shards_and_a_cache_each(shards, tmp_path):
-    environments = [{"GLYPHFEED_CACHE": str(tmp_path / f"cache-{node}")} for node in range(2)]
-    overrides = ["data=webdataset", f"shards_base_path={shards}", "model=lite", "model.channels=32"]
-    overrides += ["transforms.size=64", "trainer.max_epochs=2", "trainer.accelerator=cpu", "logger.tensorboard=null"]
-    overrides += ["trainer.num_nodes=2", "trainer.devices=1", "trainer.strategy=ddp", "callbacks.progress=null"]
-    overrides += ["dataloaders.train_dataloader.batch_size=2", "+trainer.enable_progress_bar=false"]
-    overrides += [f"output_dir={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'run'}"]
-    said = torchrun(str(ROOT / "runners" / "train.py"), *overrides, environments=environments)
+    """The documented command, once for each node."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+    command += ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}", str(ROOT / "runners" / "train.py")]
+    command += ["data=webdataset", f"shards_base_path={shards}", "model=lite", "model.channels=32"]
+    command += ["transforms.size=64", "trainer.max_epochs=2", "trainer.accelerator=cpu", "logger.tensorboard=null"]
+    command += ["trainer.num_nodes=2", "trainer.devices=1", "trainer.strategy=ddp", "callbacks.progress=null"]
+    command += ["dataloaders.train_dataloader.batch_size=2", "+trainer.enable_progress_bar=false"]
+    command += [f"output_dir={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'run'}"]
+    shared = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NO_PROXY": "127.0.0.1"}
+    nodes = [
+        subprocess.Popen(
+            command,
+            env=shared | {"GLYPHFEED_CACHE": str(tmp_path / f"cache-{node}")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for node in range(2)
+    ]
+    said = [node.communicate(timeout=900)[0] for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], "\n".join(said)
     # Two epochs of eight pages: each node makes and keeps those that it reads.
     assert sum("train: 8 pages; cache" in line for text in said for line in text.splitlines()) == 2, said
     assert all(any((tmp_path / f"cache-{node}").iterdir()) for node in range(2))

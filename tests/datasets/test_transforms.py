@@ -13,9 +13,10 @@ import torch
 from albumentations.pytorch import ToTensorV2
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
+from rejection import rejects
 
 from ocr.datasets import DBTransforms
-from ocr.datasets.transforms import as_transforms
+from ocr.datasets.transforms import ConditionalNormalize, as_transforms
 from ocr.errors import ConfigError, MissingExtraError
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
@@ -209,14 +210,14 @@ def test_an_array_of_words_and_no_words_at_all_are_fine() -> None:
 
 @pytest.mark.parametrize("wrong", [42, "HorizontalFlip", lambda image: image, Normalize])
 def test_a_stranger_in_the_list_is_refused(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match=r"neither a stage of ocr\.pipeline nor an Albumentations transform"):
+    with rejects(ConfigError, setting="transforms", value=wrong):
         DBTransforms([Letterbox(64), wrong, RandomFlip()])
 
 
 def test_settings_that_cannot_work_are_named() -> None:
-    with pytest.raises(ConfigError, match="normalize='gpu' is not one of host, device"):
+    with rejects(ConfigError, setting="normalize", value="gpu"):
         DBTransforms([], normalize="gpu")
-    with pytest.raises(ConfigError, match="three channels"):
+    with rejects(ConfigError, setting="Normalize.mean", value=(0.5,) * 4):
         DBTransforms([A.Normalize(mean=(0.5,) * 4, std=(0.5,) * 4)])
 
 
@@ -224,7 +225,7 @@ def test_settings_that_cannot_work_are_named() -> None:
     "wrong", [A.KeypointParams(format="yx"), {"format": "yx"}, OmegaConf.create({"format": "yx"}), 5]
 )
 def test_points_that_are_not_x_and_y_are_refused(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match=r"keypoint_params=.*\(x, y\), so the format must be 'xy'"):
+    with rejects(ConfigError, setting="keypoint_params", value=wrong):
         DBTransforms([], keypoint_params=wrong)
 
     for fine in (None, A.KeypointParams(format="xy"), {"format": "xy"}, OmegaConf.create({"format": "xy"})):
@@ -242,7 +243,7 @@ def test_points_that_are_not_x_and_y_are_refused(wrong: Any) -> None:
     ],
 )
 def test_our_normalisation_stands_at_the_end_and_once(steps: list[Any]) -> None:
-    with pytest.raises(ConfigError, match=r"transforms: Normalize\(mean.* must be the last transform"):
+    with rejects(ConfigError, setting="transforms", value=Normalize()):
         DBTransforms(steps)
 
 
@@ -260,15 +261,16 @@ ForeignCompose.__name__ = "Compose"
 def test_what_is_not_a_list_is_named(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # It is no reason to ask for another library.
     monkeypatch.setitem(sys.modules, "albumentations", None)
-    with pytest.raises(ConfigError, match=r"^transforms=.* is not a list"):
+    with rejects(ConfigError, setting="transforms", value=wrong):
         DBTransforms(wrong)
-    with pytest.raises(ConfigError, match=r"^transform=.* is neither DBTransforms.*give DBTransforms\(\[\]\)"):
+    with rejects(ConfigError, setting="transform", value=wrong):
         as_transforms(wrong)
 
 
 def test_a_container_of_another_library_is_a_stranger() -> None:
-    with pytest.raises(ConfigError, match="neither a stage"):
-        as_transforms(ForeignCompose([Letterbox(64)]))
+    stranger = ForeignCompose([Letterbox(64)])
+    with rejects(ConfigError, setting="transforms", value=stranger):
+        as_transforms(stranger)
 
 
 def test_a_list_or_a_compose_becomes_transforms_and_transforms_stay() -> None:
@@ -288,11 +290,48 @@ def test_without_albumentations_our_own_stages_work_and_others_name_the_extra(mo
     monkeypatch.delitem(sys.modules, "ocr.datasets.albumentations_stages", raising=False)
 
     assert DBTransforms([Letterbox(64), RandomFlip(), Normalize()])(IMAGE, WORDS)["image"].shape == (3, 64, 64)
-    with pytest.raises(MissingExtraError, match=r"pip install 'glyphfeed\[albumentations\]'"):
+    with rejects(MissingExtraError, setting="albumentations", value="albumentations"):
         DBTransforms(steps)
     from ocr.datasets import transforms
 
-    with pytest.raises(MissingExtraError, match="ConditionalNormalize needs albumentations"):
+    with rejects(MissingExtraError, setting="albumentations", value="albumentations"):
         _ = transforms.ConditionalNormalize
     with pytest.raises(AttributeError, match="Nonsense"):
         _ = transforms.Nonsense
+
+
+NORMALIZED = A.Normalize()(image=IMAGE)["image"]
+
+
+def test_conditional_normalize_treats_a_uint8_page_as_albumentations_does() -> None:
+    for parameters in ({}, {"mean": (0.5, 0.4, 0.3), "std": (0.1, 0.2, 0.3), "max_pixel_value": 128.0}):
+        expected = A.Normalize(**parameters)(image=IMAGE)["image"]
+        normalize = ConditionalNormalize(**parameters)
+        assert np.array_equal(normalize(image=IMAGE)["image"], expected)
+        assert np.array_equal(pickle.loads(pickle.dumps(normalize))(image=IMAGE)["image"], expected)
+
+
+def test_conditional_normalize_leaves_a_float_page_alone_even_in_a_compose() -> None:
+    compose = A.Compose([A.HorizontalFlip(p=1), ConditionalNormalize()])
+
+    once = compose(image=IMAGE)["image"]
+
+    assert np.array_equal(ConditionalNormalize()(image=NORMALIZED)["image"], NORMALIZED)
+    assert np.array_equal(once, A.Normalize()(image=IMAGE[:, ::-1])["image"])
+    assert np.array_equal(compose(image=once)["image"], once[:, ::-1])
+
+
+@pytest.mark.parametrize("kind", [A.Normalize, ConditionalNormalize])
+def test_a_normalisation_at_the_end_of_a_list_joins_the_conversion_to_a_tensor(kind: Any) -> None:
+    for given in (((0.5, 0.4, 0.3), (0.1, 0.2, 0.3)), ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2), 128.0)):
+        transforms = DBTransforms([kind(*given)])
+        on_device = DBTransforms([kind(*given)], normalize="device")
+        expected = A.Normalize(*given)(image=IMAGE)["image"]
+
+        assert transforms.stages == ()
+        assert transforms.normalization == on_device.normalization == Normalize(*given)
+        assert np.array_equal(transforms(IMAGE)["image"].numpy(), expected.transpose(2, 0, 1))
+        assert np.array_equal(transforms(expected)["image"].numpy(), expected.transpose(2, 0, 1))
+        image = on_device(IMAGE)["image"]
+        found = transforms.normalization.on_device(image[None]).numpy()[0]
+        assert np.array_equal(found, expected.transpose(2, 0, 1))

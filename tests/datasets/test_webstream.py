@@ -1,55 +1,40 @@
-"""OCRWebStream: remote shards without an index give every sample once, on any number of ranks and workers."""
+"""OCRWebStream: remote shards without an index give every sample once, to any ranks and workers, and when resumed."""
 
-import contextlib
-import functools
-import http.server
-import threading
 import time
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
+import lightning
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
+from rejection import rejects
 from rich.console import Console
 from sameness import assert_same
-from test_webdataset import DEVICE, FIXED, RANDOM, folder, without_paths, write_shards
+from splits import DEVICE, FIXED, RANDOM, Files, batches, folder, names, serve, write_shards
 from torch.utils.data import DataLoader
 
-from ocr.datasets import DBCollateFN, OCRWebDataset
+from ocr.datasets import DBCollateFN, DBTransforms, OCRWebDataset
+from ocr.datasets.data_module import OCRDataModule
 from ocr.datasets.webstream import OCRWebStream
-from ocr.errors import ConfigError, DataError
+from ocr.errors import ConfigError, DataError, ImageError
+from ocr.evaluation.boxes import BoxesFromMap
 from ocr.jobs.train import train
 from ocr.loader import Loader
+from ocr.loader.protocol import LoadableDataset
 from ocr.loader.stream_order import StreamBatches
+from ocr.models.detector import TextDetector
+from ocr.models.loss import DBLoss
+from ocr.pipeline.device import Normalize
+from ocr.pipeline.prefix import Letterbox
 from ocr.shards import storage
+from ocr.shards.storage import Storage
+from ocr.training.module import OCRPLModule
 
 pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-
-
-class Files(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder, and notes what is asked for."""
-
-    asked: ClassVar[list[str]] = []
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path.rpartition("/")[2])
-        super().do_GET()
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@contextlib.contextmanager
-def serve(place: Path, files: type[Files] = Files) -> Iterator[str]:
-    handler = functools.partial(files, directory=str(place))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 @pytest.fixture
@@ -73,17 +58,11 @@ def stream(shards, tmp_path):
     return open_stream
 
 
-def names(batches: Any) -> list[str]:
-    return [name for batch in batches for name in batch["image_filename"]]
-
-
-@pytest.mark.parametrize("workers", [0, 1, 3])
-@pytest.mark.parametrize("transform", [FIXED, DEVICE, RANDOM])
+@pytest.mark.parametrize(("transform", "workers"), [(FIXED, 1), (DEVICE, 3), (RANDOM, 0), (RANDOM, 3)])
 def test_a_stream_gives_the_batches_of_the_folder(synthetic, stream, workers, transform):
     dataset = stream(transform)
     assert isinstance(dataset, OCRWebStream)
-    expected = list(Loader(folder(synthetic, "train", transform), 3, 0))
-    assert_same(without_paths(list(Loader(dataset, 3, workers))), without_paths(expected))
+    assert_same(batches(dataset, 3, workers), batches(folder(synthetic, "train", transform), 3))
     assert dataset.ledger.totals()["seen"] == 8
 
 
@@ -97,9 +76,9 @@ def test_shuffled_epochs_differ_and_lose_nothing(stream):
     assert names(again) == first
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 5])
-@pytest.mark.parametrize("batch_size", [1, 2, 3])
-@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(
+    ("ranks", "batch_size", "shuffle"), [(2, 1, True), (2, 3, False), (3, 2, True), (3, 3, False), (5, 1, False)]
+)
 def test_ranks_share_all_samples_and_have_as_many_batches(stream, ranks, batch_size, shuffle):
     settings = {"shuffle": shuffle, "world_size": ranks}
     datasets = [stream() for _ in range(ranks)]
@@ -117,7 +96,7 @@ def test_drop_last_leaves_out_the_rest(stream):
 
 
 @pytest.mark.parametrize("done", [0, 1, 2])
-def test_a_resumed_epoch_goes_on_exactly(stream, done):
+def test_a_resumed_epoch_continues_exactly(stream, done):
     expected = list(Loader(stream(RANDOM), 3, 2, shuffle=True))
     loader = Loader(stream(RANDOM), 3, 2, shuffle=True)
     passed = iter(loader)
@@ -130,7 +109,7 @@ def test_a_resumed_epoch_goes_on_exactly(stream, done):
     assert_same(list(resumed), expected[done:])
 
 
-def test_a_stream_that_is_resumed_after_its_last_batch_goes_on_with_the_next_epoch(stream):
+def test_a_stream_that_is_resumed_after_its_last_batch_continues_with_the_next_epoch(stream):
     loader, resumed = (Loader(stream(RANDOM), 3, 2, shuffle=True) for _ in range(2))
     states = [loader.state_dict() for _ in loader]
     expected = list(loader)
@@ -139,8 +118,7 @@ def test_a_stream_that_is_resumed_after_its_last_batch_goes_on_with_the_next_epo
     assert resumed.state_dict() == states[-1] | {"epoch": 2, "batches": 0}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("workers", "shuffle"), [(0, True), (2, False), (2, True)])
 def test_passes_at_once_over_one_stream_each_read_their_own_epoch(stream, workers, shuffle):
     loader = Loader(stream(RANDOM), 3, 0, shuffle=shuffle)
     expected = [list(loader), list(loader)]
@@ -152,7 +130,7 @@ def test_passes_at_once_over_one_stream_each_read_their_own_epoch(stream, worker
     assert_same([batch for _, batch in passed], expected[1])
 
 
-def test_a_pass_that_is_broken_off_leaves_no_shard_open(stream):
+def test_an_interrupted_pass_leaves_no_shard_open(stream):
     handles = stream().handles(0, 0, shuffle=False)
     handle = next(handles)
     part = weakref.ref(handle.part)
@@ -165,9 +143,9 @@ def test_a_pass_that_is_broken_off_leaves_no_shard_open(stream):
 def test_torchs_own_loader_shares_a_stream_among_its_workers(stream):
     dataset = stream()
     for workers in (0, 2):
-        batches = list(DataLoader(dataset, 2, num_workers=workers, collate_fn=DBCollateFN()))
-        assert sorted(names(batches)) == sorted(item["image_filename"] for item in dataset)
-    assert len(names(batches)) == 8
+        seen = names(DataLoader(dataset, 2, num_workers=workers, collate_fn=DBCollateFN()))
+        assert sorted(seen) == sorted(item["image_filename"] for item in dataset)
+    assert len(seen) == 8
 
 
 def test_shards_are_fetched_once_and_ahead(stream):
@@ -184,28 +162,29 @@ def test_shards_are_fetched_once_and_ahead(stream):
     assert sorted(Files.asked) == [f"train-00000{number}.tar" for number in range(4)]
 
 
-def test_a_missing_or_damaged_shard_is_named_or_skipped_and_counted(stream, tmp_path):
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_missing_or_damaged_shard_is_named_or_skipped_and_counted(stream, shards, tmp_path, workers, missing):
     file = tmp_path / "out" / "train-000001.tar"
     data = file.read_bytes()
-    for damage, complaint in ((data[: len(data) // 2], "damaged after offset"), (None, "train-000001.tar: not found")):
+    if missing:
         file.unlink()
-        if damage is not None:
-            file.write_bytes(damage)
-        for workers in (0, 2):
-            with pytest.raises(DataError, match=complaint):
-                list(Loader(stream(shard_folder=tmp_path / f"kept-{complaint}", tries=1), 2, workers))
-        dataset = stream(shard_folder=tmp_path / f"kept-{complaint}", tries=1, on_bad_sample="skip")
-        assert len(names(Loader(dataset, 2, 2))) == 6
-        assert dataset.ledger.totals()["skipped"] == 1
-        assert [name.rpartition("/")[2] for name in dataset.ledger.files("skipped")] == ["train-000001.tar"]
+    else:
+        file.write_bytes(data[: len(data) // 2])
+    with rejects(DataError, value=None if missing else 0, path=f"{shards}/train-000001.tar"):
+        list(Loader(stream(tries=1), 2, workers))
+    dataset = stream(tries=1, on_bad_sample="skip")
+    assert len(names(Loader(dataset, 2, workers))) == 6
+    assert dataset.ledger.totals()["skipped"] == 1
+    assert dataset.ledger.files("skipped") == [f"{shards}/train-000001.tar"]
 
 
-def test_a_bad_page_is_skipped_and_counted(synthetic, stream, tmp_path):
+def test_a_bad_page_is_named_or_skipped_and_counted(stream, shards, tmp_path):
     file = tmp_path / "out" / "val-000000.tar"
     data = bytearray(file.read_bytes())
     data[512:1024] = bytes(512)
     file.write_bytes(data)
-    with pytest.raises(DataError):
+    with rejects(ImageError, value=bytes(8), path=f"{shards}/val-000000.tar/00000000.jpg"):
         list(Loader(stream(pattern="val-{000000..000001}.tar"), 6))
     dataset = stream(pattern="val-{000000..000001}.tar", on_bad_sample="skip")
     assert len(names(Loader(dataset, 6))) == 5
@@ -219,27 +198,33 @@ def test_a_loader_of_a_stream_can_be_printed(stream):
 
 
 def test_what_a_stream_cannot_do_is_refused(stream):
-    with pytest.raises(ConfigError, match="engine=processes: shards without an index"):
+    with rejects(ConfigError, setting="data.engine", value="processes"):
         Loader(stream(), 2, 2, engine="processes")
     with pytest.raises(TypeError):
         len(Loader(stream(), 2))
-    with pytest.raises(ConfigError, match="shuffle_buffer=0"):
+    with rejects(ConfigError, setting="shards.shuffle_buffer", value=0):
         stream(shuffle_buffer=0)
-    with pytest.raises(ConfigError, match=r"8 pages do not fill a batch of 9 .*drop_last=false"):
+    with rejects(ConfigError, setting="batch_size", value=9):
         list(Loader(stream(), 9, 2, drop_last=True))
 
 
-@pytest.mark.parametrize("count", range(14))
 @pytest.mark.parametrize(("batch_size", "ranks"), [(1, 1), (1, 3), (2, 3), (4, 2), (3, 1)])
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_the_batches_of_any_count_are_shared_out(count, batch_size, ranks, drop_last):
+def test_the_batches_of_any_count_are_shared_out(batch_size, ranks, drop_last):
+    for count in range(14):
+        check_shares(count, batch_size, ranks, drop_last)
+
+
+def check_shares(count: int, batch_size: int, ranks: int, drop_last: bool) -> None:
     def shares() -> list[list[list[int]]]:
         handles = lambda seed, epoch, shuffle: iter(range(count))  # noqa: E731
         settings = {"shuffle": False, "drop_last": drop_last, "world_size": ranks}
         return [list(StreamBatches(handles, batch_size, rank=rank, **settings)) for rank in range(ranks)]
 
     if count < (batch_size * ranks if drop_last else ranks):
-        with pytest.raises(ConfigError, match=f"{count} pages do not fill" if count else "no pages or items"):
+        named = ("batch_size", batch_size) if drop_last else ("world_size", ranks)
+        setting, value = named if count else ("dataset", 0)
+        with rejects(ConfigError, setting=setting, value=value):
             shares()
         return
     found = shares()
@@ -263,6 +248,81 @@ def test_a_training_needs_to_be_told_how_long_an_epoch_of_a_stream_is(shards, tm
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         endless = compose("train", overrides)
         told = compose("train", [*overrides, "trainer.limit_train_batches=2"])
-    with pytest.raises(ConfigError, match=r"trainer\.limit_train_batches=N"):
+    with rejects(ConfigError, setting="trainer.max_steps", value=-1):
         train(endless, Console(quiet=True))
     assert "val/hmean" in train(told, Console(quiet=True))
+
+
+SMALL = DBTransforms([Letterbox(32), Normalize()], normalize="device")
+
+
+class Pages(lightning.Callback):
+    """The epoch and the pages of every batch that was trained, and checkpoints at every occasion."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.trained: list[tuple[Any, ...]] = []
+
+    def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
+        self._save(trainer, "within")
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.trained.append((trainer.current_epoch, *batch["image_filename"]))
+        self._save(trainer, "after")
+
+    def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
+        self._save(trainer, "epoch")
+
+    def on_validation_end(self, trainer: Any, module: Any) -> None:
+        self._save(trainer, "validated")
+
+    def _save(self, trainer: Any, when: str) -> None:
+        if self.folder is not None:
+            trainer.save_checkpoint(self.folder / f"{when}{len(self.trained)}.ckpt")
+
+
+def fit(
+    train: LoadableDataset, val: LoadableDataset, pages: Pages, resume: Path | None = None, **limits: Any
+) -> list[tuple[Any, ...]]:
+    lightning.seed_everything(0, verbose=False)
+    nothing_else = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        callbacks=[pages],
+        limit_val_batches=1,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        **dict.fromkeys(nothing_else, False),
+        **limits,
+    )
+    model = TextDetector("mobilenetv3_small_050", channels=8)
+    module = OCRPLModule(model, DBLoss(), BoxesFromMap(), lambda weights: torch.optim.SGD(weights, 1e-4))
+    data = OCRDataModule(train=train, val=val, batch_size=3, num_workers=1)
+    trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
+    return pages.trained
+
+
+@pytest.mark.parametrize(
+    ("kind", "limits"),
+    [
+        ("stream", {"max_steps": 7}),
+        pytest.param("stream", {"max_epochs": 3, "limit_train_batches": 2}, marks=pytest.mark.slow),
+        pytest.param("folder", {"max_steps": 7, "max_epochs": 4}, marks=pytest.mark.slow),
+        pytest.param("folder", {"max_epochs": 3}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_resumed_training_loses_and_repeats_no_batch(synthetic, tmp_path, kind, limits):
+    val, train = folder(synthetic, "val", SMALL), folder(synthetic, "train", SMALL)
+    if kind == "stream":
+        out = write_shards(folder(synthetic, "train"), tmp_path / "shards", "train", per_shard=2)
+        urls = [str(path) for path in sorted(out.glob("*.tar"))]
+        train = OCRWebStream(urls, Storage(out / "kept"), SMALL, shuffle_buffer=3)
+    saved = tmp_path / "saved"
+    trained = fit(train, val, Pages(saved), **limits)
+    steps = limits.get("limit_train_batches", 3)
+    assert [epoch for epoch, *_ in trained] == [step // steps for step in range(len(trained))]
+    assert len(trained) >= 2 * steps
+    for path in sorted(saved.iterdir()):
+        done = int(path.stem.lstrip("abcdefghijklmnopqrstuvwxyz"))
+        if 0 < done <= steps + 1:
+            assert (path.stem, fit(train, val, Pages(), path, **limits)) == (path.stem, trained[done:])

@@ -1,4 +1,4 @@
-"""Any Albumentations transform as a stage: polygons stay on their pixels, and there is a way back."""
+"""Any Albumentations transform as a stage: polygons follow their pixels, and what needs more than a page is refused."""
 
 from typing import Any
 
@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 import shapely
 from numpy.typing import NDArray
+from rejection import rejects
 
+from ocr.datasets import DBTransforms
 from ocr.datasets.albumentations_stages import FixedAlbumentations, RandomAlbumentations, is_fixed, translate
+from ocr.datasets.conditional_normalize import ConditionalNormalize
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons, move_points
+from ocr.pipeline.fingerprint import stages_digest
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 
@@ -261,5 +265,178 @@ def test_a_transform_that_loses_all_points_is_named() -> None:
     forgetful = Forgetful(p=1)
     forgetful.first = 12
 
-    with pytest.raises(ConfigError, match=r"Forgetful.* loses the points of the page"):
+    with rejects(ConfigError, setting="transforms", value=(forgetful,)):
         RandomAlbumentations((forgetful,))(noise_page(), np.random.default_rng(0))
+
+
+SECOND = np.array([[90, 70], [120, 70], [120, 82], [90, 82]], np.float32)
+OFF_PAGE = QUAD - 200
+
+
+def page_of(words: list[NDArray[np.float32]], ignore: list[bool] | None = None) -> Sample:
+    image = np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
+    return Sample(0, "", "", Polygons.pack(words, ignore), image=image, shape=(WIDTH, HEIGHT))
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        A.BBoxSafeRandomCrop(p=1),
+        A.RandomSizedBBoxSafeCrop(height=200, width=260, p=1),
+        A.OneOf([A.BBoxSafeRandomCrop(p=1)], p=1),
+        A.Sequential([A.HorizontalFlip(p=1), A.BBoxSafeRandomCrop(p=1)]),
+    ],
+    ids=["plain", "resized", "in a choice", "after a flip"],
+)
+def test_a_crop_that_is_safe_for_boxes_keeps_every_word_whole(transform: Any) -> None:
+    page = page_of([QUAD, SECOND, OFF_PAGE])
+    shifts = set()
+    for seed in range(30):
+        moved = RandomAlbumentations((transform,))(page, np.random.default_rng(seed))
+        words = np.concatenate(list(moved.polygons)[:2])
+        assert words.min() > -0.5
+        assert (words < np.array([moved.width, moved.height]) + 0.5).all()
+        shifts.add(moved.inverse_matrix[0, 2])
+    assert len(shifts) > 5
+
+
+def test_a_crop_around_one_box_keeps_a_word_whole() -> None:
+    stage = RandomAlbumentations((A.AtLeastOneBBoxRandomCrop(height=40, width=60, p=1),))
+    for seed in range(30):
+        moved = stage(page_of([QUAD, SECOND]), np.random.default_rng(seed))
+        assert any((word >= 0).all() and (word < (60, 40)).all() for word in moved.polygons)
+
+
+@pytest.mark.parametrize("words", [[], [OFF_PAGE]], ids=["none", "off the page"])
+def test_a_crop_around_boxes_works_on_a_page_without_words(words: list[NDArray[np.float32]]) -> None:
+    moved = RandomAlbumentations((A.BBoxSafeRandomCrop(erosion_rate=0.5, p=1),))(
+        page_of(words), np.random.default_rng(0)
+    )
+
+    assert len(moved.polygons) == 0
+    assert moved.width < WIDTH
+
+
+def test_text_marked_ignore_does_not_hold_a_crop_around_boxes() -> None:
+    page = page_of([QUAD, SECOND], ignore=[False, True])
+    stage = RandomAlbumentations((A.BBoxSafeRandomCrop(p=1),))
+
+    assert any(len(stage(page, np.random.default_rng(seed)).polygons) == 1 for seed in range(30))
+
+
+@pytest.mark.parametrize(
+    ("transform", "needs"),
+    [
+        (A.MaskDropout(), "mask"),
+        (A.CropNonEmptyMaskIfExists(height=20, width=20), "mask"),
+        (A.ConstrainedCoarseDropout(), "mask or labelled bboxes"),
+        (A.Mosaic(), "mosaic_metadata"),
+        (A.OverlayElements(), "overlay_metadata"),
+        (A.FDA(), "fda_metadata"),
+        (A.HistogramMatching(), "hm_metadata"),
+        (A.PixelDistributionAdaptation(), "pda_metadata"),
+        (A.RandomCropNearBBox(), "cropping_bbox"),
+        (A.CoarseDropout3D(), "volume"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+@pytest.mark.parametrize("nested", [False, True], ids=["alone", "in a choice"])
+def test_a_transform_that_needs_what_a_page_does_not_have_is_named(transform: Any, needs: str, nested: bool) -> None:
+    with rejects(ConfigError, setting="transforms", value=transform) as caught:
+        translate([A.OneOf([transform, A.NoOp()]) if nested else transform])
+    assert f" needs {needs}, " in str(caught.value)
+
+
+GRAY = np.full((32, 32, 3), 100, np.uint8)
+
+
+def namesake(name: str, base: Any = A.ImageOnlyTransform) -> Any:
+    """A transform of a user with the name of one that Albumentations has; it adds a random number."""
+
+    def apply(self: Any, img: Any, **params: Any) -> Any:
+        return img + np.uint8(self.py_random.randint(1, 100))
+
+    return type(name, (base,), {"apply": apply, "normalization": "standard"})
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        namesake("Equalize")(p=1),
+        namesake("Equalize", A.Equalize)(p=1),
+        namesake("ConditionalNormalize", A.Normalize)(),
+        namesake("ConditionalNormalize", ConditionalNormalize)(),
+    ],
+    ids=["a namesake", "a namesake that extends it", "a namesake of ours", "one that extends ours"],
+)
+def test_a_transform_that_is_named_like_a_fixed_one_is_random(transform: Any) -> None:
+    assert not is_fixed(transform)
+    (stage,) = translate([transform])
+    assert isinstance(stage, RandomAlbumentations)
+
+
+def test_ours_is_still_known() -> None:
+    assert is_fixed(ConditionalNormalize())
+    assert is_fixed(A.Equalize(p=1))
+
+
+def test_a_letterbox_is_made_of_the_transforms_themselves_only() -> None:
+    resize = namesake("LongestMaxSize", A.LongestMaxSize)(32)
+    stages = translate([resize, A.PadIfNeeded(32, 32)])
+    assert [type(stage) for stage in stages] == [RandomAlbumentations, FixedAlbumentations]
+
+
+@pytest.mark.parametrize("name", ["Normalize", "ConditionalNormalize", "ToTensorV2"])
+def test_what_is_only_named_like_a_normalisation_or_conversion_runs_as_it_is(name: str) -> None:
+    transforms = DBTransforms([namesake(name)(p=1)])
+    assert transforms.normalization is None
+    assert len(transforms.random) == 1
+    item = transforms(GRAY, rng=np.random.default_rng(0))
+    assert item["image"].min() > 100
+
+
+def test_a_composition_that_is_changed_is_not_taken_apart() -> None:
+    class Compose(A.Compose):  # type: ignore[misc]
+        def __call__(self, *args: Any, force_apply: bool = False, **data: Any) -> Any:
+            return data | {"image": data["image"] + np.uint8(1)}
+
+    transforms = DBTransforms(Compose([A.HorizontalFlip(p=1)]))
+    assert not transforms.fixed
+    assert len(transforms.random) == 1
+
+
+@pytest.mark.parametrize("name", ["CropNonEmptyMaskIfExists", "ConstrainedCoarseDropout", "BBoxSafeRandomCrop"])
+def test_a_namesake_of_one_that_needs_more_than_a_page_is_not_refused(name: str) -> None:
+    (stage,) = translate([namesake(name)(p=1)])
+    assert isinstance(stage, RandomAlbumentations)
+    assert not stage.around_boxes
+
+
+def mask(changed: int | None = None) -> Any:
+    made = np.ones((100, 100), np.uint8)
+    if changed is not None:
+        made.flat[changed] = 0
+    return made
+
+
+def equalizing(**parameters: Any) -> str:
+    return stages_digest(DBTransforms([A.Equalize(p=1, **parameters)]).fixed)
+
+
+def test_all_of_a_large_mask_counts() -> None:
+    assert equalizing(mask=mask()) == equalizing(mask=mask()) != equalizing(mask=mask(5000))
+
+
+def test_a_mask_that_is_a_function_counts_by_its_code() -> None:
+    def make(side: int) -> Any:
+        return lambda image: np.ones((side, side), np.uint8)
+
+    kept = [make(3), make(3)]
+    assert equalizing(mask=kept[0]) == equalizing(mask=kept[1]) != equalizing(mask=make(4))
+
+
+def test_a_transform_that_was_used_has_the_digest_it_had() -> None:
+    fixed = DBTransforms([A.Equalize(p=1), A.CenterCrop(16, 16)]).fixed
+    before = stages_digest(fixed)
+    DBTransforms([*fixed])(GRAY)
+    assert stages_digest(fixed) == before
