@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from doctor_data import BOXES, SIZE, SmallDataset, box, kinds, raw_points, text_page
 from numpy.typing import NDArray
+from rejection import rejects
 
 from ocr.errors import ConfigError
 
@@ -131,5 +132,5 @@ def test_a_page_size_that_is_neither_frame_is_a_mismatch(dataset: SmallDataset) 
 
 def test_a_frame_that_does_not_exist_is_refused(dataset: SmallDataset) -> None:
     dataset.add()
-    with pytest.raises(ConfigError, match="annotation_frame='sideways'"):
+    with rejects(ConfigError, setting="annotation_frame", value="sideways"):
         dataset.examine(annotation_frame="sideways")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from doctor_data import SmallDataset, kinds
 from PIL import Image
+from rejection import rejects
 
 from ocr.errors import ConfigError, DataError
 from ocr.tools.doctor import KINDS, examine, write_html
@@ -163,13 +164,14 @@ def test_the_tag_of_a_png_is_read_before_and_behind_its_pixels(dataset: SmallDat
 def test_numbers_that_make_no_sense_are_refused(dataset: SmallDataset, option: str, value: float) -> None:
     dataset.add()
     options: dict[str, Any] = {"show_progress": False, option: value}
-    with pytest.raises(ConfigError, match=rf"{option}={value}.* must be a"):
+    with rejects(ConfigError, value=value) as caught:
         examine(dataset.write(), **options)
+    assert str(caught.value.setting).removeprefix("DoctorSettings.") == option
 
 
 def test_an_executor_that_does_not_exist_is_refused(dataset: SmallDataset) -> None:
     dataset.add()
-    with pytest.raises(ConfigError, match=r"executor='rya': did you mean ray"):
+    with rejects(ConfigError, setting="executor", value="rya"):
         dataset.examine(executor="rya")
 
 
@@ -265,16 +267,15 @@ def test_splits_can_be_chosen(dataset: SmallDataset) -> None:
     dataset.add("a.jpg").write_bytes(b"")
     dataset.add("b.jpg", split="val")
     assert dataset.examine(splits=["val"]).ok
-    with pytest.raises(ConfigError, match="did you mean val"):
+    with rejects(ConfigError, setting="--split", value="vall"):
         dataset.examine(splits=["vall"])
 
 
 def test_a_folder_that_is_no_dataset_is_refused_with_the_layout(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"images/<split>/ and jsons/<split>\.json"):
-        examine(tmp_path)
-    (tmp_path / "images").mkdir()
-    with pytest.raises(DataError, match="no splits"):
-        examine(tmp_path)
+    for _ in range(2):
+        with rejects(DataError, path=tmp_path / "images"):
+            examine(tmp_path)
+        (tmp_path / "images").mkdir(exist_ok=True)
 
 
 def test_pages_in_subfolders_are_found(dataset: SmallDataset) -> None:
