@@ -46,6 +46,6 @@ class FiniteCheck:
                 f"the loss is {self.latest} at step {watched.step} (epoch {watched.epoch}) on "
                 f"{', '.join(watched.files)}. Look at these pages with `ocr doctor`, lower optimizer.lr, or set "
                 "trainer.precision=32-true",
-                value=self.latest,
+                value=f"{self.latest} at step {watched.step}, epoch {watched.epoch}",
                 path=", ".join(watched.files),
             )

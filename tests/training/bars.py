@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-SIDE = 256
+SIDE = 128
+BARS = 3
 
 
 def write_bars(folder: Path, train: int = 32, val: int = 8, seed: int = 0) -> Path:
-    """A dataset of pages with six bars each, some of them slanted by a few pixels."""
+    """A dataset of pages with three bars each."""
     rng = np.random.default_rng(seed)
     for split, count in (("train", train), ("val", val)):
         (folder / "images" / split).mkdir(parents=True)
@@ -19,9 +20,9 @@ def write_bars(folder: Path, train: int = 32, val: int = 8, seed: int = 0) -> Pa
         for number in range(count):
             page = rng.integers(200, 256, (SIDE, SIDE), dtype=np.uint8)
             words = {}
-            for line in range(6):
-                left, top = int(rng.integers(8, 80)), 12 + 40 * line + int(rng.integers(0, 8))
-                right, bottom = left + int(rng.integers(70, 160)), top + int(rng.integers(16, 24))
+            for line in range(BARS):
+                left, top = int(rng.integers(8, 30)), 8 + 40 * line + int(rng.integers(0, 8))
+                right, bottom = left + int(rng.integers(50, 90)), top + int(rng.integers(16, 24))
                 page[top:bottom, left:right] = rng.integers(0, 90, (bottom - top, right - left))
                 points = [[left, top], [right, top], [right, bottom], [left, bottom]]
                 words[f"{line:04d}"] = {"points": points, "transcription": "bar"}

@@ -2,6 +2,7 @@
 
 import lightning
 import pytest
+from rejection import rejects
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -72,5 +73,5 @@ def test_a_checkpoint_that_is_written_in_validation_has_the_average_as_its_weigh
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0])
 def test_a_decay_that_keeps_or_drops_everything_is_refused(decay):
-    with pytest.raises(ConfigError, match="decay"):
+    with rejects(ConfigError, setting="callbacks.ema.decay", value=decay):
         WarmEMA(decay)

@@ -27,6 +27,7 @@ def test_a_run_lists_its_worst_pages_and_draws_them_for_tensorboard(synthetic, t
     tensorboard = [
         "logger.tensorboard={_target_: lightning.pytorch.loggers.TensorBoardLogger, save_dir: " + str(tmp_path) + "}"
     ]
+    tensorboard += ["trainer.limit_train_batches=1"]
     run(synthetic, tmp_path, *tensorboard, "callbacks.worst_pages.drawn=2", "callbacks.worst_pages.pages=5")
     listed = json.loads((tmp_path / FILE).read_text())
     assert len(listed) == 5
@@ -39,7 +40,8 @@ def test_a_run_lists_its_worst_pages_and_draws_them_for_tensorboard(synthetic, t
 
 
 def test_a_run_without_validation_lists_nothing(synthetic, tmp_path):
-    run(synthetic, tmp_path, "trainer.limit_val_batches=0", "callbacks.best=null", "callbacks.early_stopping=null")
+    off = ("trainer.limit_val_batches=0", "callbacks.best=null", "callbacks.early_stopping=null")
+    run(synthetic, tmp_path, "trainer.limit_train_batches=1", *off)
     assert not (tmp_path / FILE).exists()
 
 

@@ -73,7 +73,7 @@ def describe(dataset: PageDataset | OCRWebStream, counts: dict[str, int]) -> str
         hits, misses, invalid = (counts[f"cache_{name}"] for name in ("hits", "misses", "invalid"))
         parts.append(f"cache {hits} hits, {misses} misses, {invalid} invalid, covers {dataset.cache.covered:.0%}")
     if counts["maps_stale"]:
-        parts.append(f"{counts['maps_stale']} stale maps drawn again")
+        parts.append(f"{counts['maps_stale']} stale maps redrawn")
     for name, what in POLYGON_WORDS.items():
         if counts[name]:
             parts.append(f"{counts[name]} polygons {what}")
