@@ -1,7 +1,8 @@
-"""One detector in a process of its own, for benchmarks/deploy.py: reads a task as JSON, prints what it measured.
+"""One detector in a process of its own, for benchmarks/tables/deploy.py: reads a task as JSON, prints what it measured.
 
-echo '{"paths": ["a.jpg"], "cores": 1}' | python benchmarks/deploy_worker.py best.ckpt
-echo '{"paths": ["a.jpg"], "cores": 1}' | python benchmarks/deploy_worker.py rapidocr     # needs nothing but rapidocr
+echo '{"model": "best.ckpt", "paths": ["a.jpg"], "cores": 1}' | python benchmarks/deploy_worker.py
+
+With "rapidocr" for a model it needs that package alone, so that nothing of GlyphFeed counts as its memory or start.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ def main() -> None:
     # Before any library counts the cores.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task["cores"]])
     os.environ["OMP_NUM_THREADS"] = str(task["cores"])
-    find, files = (open_rapidocr if sys.argv[1] == "rapidocr" else open_detector)(sys.argv[1], task["cores"])
-    first = task["paths"][0]
-    find(first)
+    open_model = open_rapidocr if task["model"] == "rapidocr" else open_detector
+    find, files = open_model(task["model"], task["cores"])
+    find(task["paths"][0])
     start_seconds = time.perf_counter() - started
-    milliseconds, polygons = [], []
+    seconds, polygons = [], []
     for path in task["paths"]:
         begin = time.perf_counter()
         found = find(path)
-        milliseconds.append(1000 * (time.perf_counter() - begin))
+        seconds.append(time.perf_counter() - begin)
         polygons.append(found)
     result = {
         "start_seconds": start_seconds,
-        "milliseconds": milliseconds,
+        "seconds": seconds,
         "polygons": polygons,
         "peak_bytes": peak_bytes(),
         "file_bytes": sum(os.path.getsize(file) for file in files),
@@ -66,7 +67,7 @@ def open_detector(path: str, cores: int) -> tuple[Find, list[str]]:
 
 
 def open_rapidocr(_: str, cores: int) -> tuple[Find, list[str]]:
-    """RapidOCR's detector with the settings that it has by default: PP-OCRv6 small on ONNX Runtime."""
+    """RapidOCR's detector with its default settings: PP-OCRv6 small on ONNX Runtime."""
     import rapidocr
 
     threads = {f"EngineConfig.onnxruntime.{name}_op_num_threads": cores for name in ("intra", "inter")}

@@ -1,0 +1,335 @@
+"""Detectors on labelled pages: the bundled one, trainings by a recipe with several seeds, and each part of the recipe.
+
+A training is kept in `data.runs` until its settings change, and the last weights are scored: validation in between is
+for the curve alone, so that no page that is scored chooses among epochs.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from omegaconf import OmegaConf
+
+from benchmarks.harness import Data, Figure, Place, Result, Row, benchmark
+from ocr import Detector
+from ocr.advisor.report.run_folder import read_run
+from ocr.atomic import replacing
+from ocr.errors import DataError
+from ocr.evaluation.hmean import TIGHT_IOU, HmeanIoU
+from ocr.jobs.compose import compose_training
+from ocr.jobs.config_folders import CONFIGS
+from ocr.jobs.export import folder_pages
+from ocr.jobs.run import quoted_override
+from ocr.pipeline.decode import Decode
+
+SCORES = {"iou_50": "IoU 0.5", "iou_70": "IoU 0.7", "cleval": "CLEval"}
+COUNTED = ("matched", "boxes", "words")
+HELD_OUT = 5
+"""Where something is chosen, every fifth training page is scored instead of val."""
+RESAMPLED, GOOD = 2000, 0.9
+
+# -- commands
+
+
+def ocr(command: str, *settings: str, quiet: bool = False) -> None:
+    """`ocr COMMAND KEY=VALUE...`."""
+    words = [sys.executable, "-m", "ocr.cli", command, *settings]
+    if status := subprocess.run(words, stdout=subprocess.DEVNULL if quiet else None).returncode:
+        raise DataError(f"ocr {command} ended with status {status}; its error is above", value=list(settings))
+
+
+def of_pages(split: str, images: Path, annotation: Path) -> list[str]:
+    """Settings that make these the pages of a split."""
+    given = {"image_path": images, "annotation_path": annotation}
+    return [quoted_override(f"datasets.{split}_dataset.{key}", str(path.resolve())) for key, path in given.items()]
+
+
+def inspect(weights: str | Path, images: Path, annotation: Path, *settings: str) -> dict[str, Any]:
+    """What `ocr inspect` writes about a detector on these pages."""
+    with tempfile.TemporaryDirectory(prefix="glyphfeed-inspect-") as out:
+        places = [f"out={out}", f"hydra.run.dir={out}", f"cache.folder={out}/cache", "atlas=false"]
+        chosen = [quoted_override("weights", str(weights)), *of_pages("test", images, annotation)]
+        ocr("inspect", *chosen, *places, *settings, quiet=True)
+        found: dict[str, Any] = json.loads((Path(out) / "inspection.json").read_text(encoding="utf-8"))
+    return found
+
+
+def inspect_split(folder: Path, split: str, *settings: str) -> dict[str, Any]:
+    """The same, of the bundled detector on a split."""
+    return inspect("glyphfeed", folder / "images" / split, folder / "jsons" / f"{split}.json", *settings)
+
+
+# -- the bundled detector
+
+
+@benchmark("scored", table="results#scored", threads=None, pages=("receipts", "forms"))
+def scored(data: Data) -> Iterator[Row]:
+    """The bundled detector on the validation pages of receipts (lines) and forms (words)."""
+    for unit, folder in (("lines of receipts", data.receipts), ("words of forms", data.forms)):
+        found = inspect_split(folder, "val")
+        pages, labels = len(found["pages"]), found["scores"]["iou_50"]["words"]
+        for key, name in SCORES.items():
+            parts = {"precision": "precision", "recall": "recall", "H-mean": "hmean"}
+            cells = {shown: Figure(found["scores"][key][part], digits=3) for shown, part in parts.items()}
+            yield Row(f"{unit}, {name}", {"pages": pages, "labels": labels, **cells})
+
+
+@benchmark("causes", table="inspect#causes", threads=None)
+def causes(data: Data) -> Iterator[Row | str]:
+    """Errors of the bundled detector on training pages: their causes, and points of H-mean if they were fixed."""
+    found = inspect_split(data.receipts, "train")
+    for cause in found["causes"]:
+        cells = {"missed": cause["missed"], "false": cause["false"], "points": f"{cause['points']:+.2f}"}
+        yield Row(cause["cause"], {**cells, "what would help": cause["cure"]})
+    yield f"{found['explained']:.1%} of {len(found['errors'])} errors have a cause."
+
+
+@benchmark("exact-boxes", table="training#exact-boxes", threads=None)
+def exact_boxes(data: Data) -> Iterator[Row]:
+    """The same maps read by the published rule and by the exact one; the bundled detector, training pages."""
+    for ratio in ("1.5", "exact"):
+        cells = {}
+        for shape, use_polygon in (("polygons", "true"), ("rectangles", "false")):
+            rule = (f"boxes.unclip_ratio={ratio}", f"boxes.use_polygon={use_polygon}")
+            scores = inspect_split(data.receipts, "train", *rule)["scores"]
+            cells |= {f"{shape}, {SCORES[key]}": Figure(scores[key]["hmean"], digits=3) for key in ("iou_50", "iou_70")}
+        yield Row(f"boxes.unclip_ratio={ratio}", cells, "H-mean of the same maps")
+
+
+# -- trainings
+
+
+def train(
+    pages: Path, out: Path, settings: Sequence[str], seed: int, count: int | None = None, held_out: int | None = None
+) -> dict[str, Any]:
+    """The scores of one training, from its folder if it is done there.
+
+    Of the training pages, `count` are drawn by the seed. With `held_out`, every n-th is scored instead of val and does
+    not train.
+    """
+    done, asked = out / "result.json", [str(pages.resolve()), *settings]
+    if done.is_file():
+        found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
+        if found["asked"] == asked:
+            return found
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    words = json.loads((pages / "jsons/train.json").read_text(encoding="utf-8"))["images"]
+    names, scored_by = sorted(words), (pages / "images/val", pages / "jsons/val.json")
+    if held_out is not None:
+        scored_by = pages / "images/train", out / "scored.json"
+        write_json(scored_by[1], {"images": {name: words[name] for name in names[::held_out]}})
+        names = [name for number, name in enumerate(names) if number % held_out]
+    if count is not None:
+        names = sorted(np.random.default_rng(seed).choice(names, min(count, len(names)), replace=False).tolist())
+    write_json(out / "train.json", {"images": {name: words[name] for name in names}})
+    splits = [*of_pages("train", pages / "images/train", out / "train.json"), *of_pages("val", *scored_by)]
+    folder = [quoted_override(key, str(out / "run")) for key in ("hydra.run.dir", "output_dir")]
+    quiet = [f"callbacks.{name}=null" for name in ("best", "early_stopping", "drawings")]
+    ocr("train", f"dataset_base_path={pages.resolve()}", *splits, *settings, f"seed={seed}", *folder, *quiet)
+    inspected = inspect(checkpoint(out), *scored_by)
+    by_name = sorted(inspected["pages"], key=lambda page: page["page"])
+    result = {
+        "asked": asked,
+        "trained": len(names),
+        **{name: inspected["scores"][name]["hmean"] for name in SCORES},
+        "counts": [[page[name] for name in COUNTED] for page in by_name],
+        "curve": curve(out / "run"),
+    }
+    write_json(done, result)
+    return result
+
+
+def checkpoint(out: Path) -> Path:
+    """The last weights of a training."""
+    return out / "run/checkpoints/last.ckpt"
+
+
+def curve(run: Path) -> list[tuple[float, float]]:
+    """Minutes of training and validation so far, and the H-mean of each validation."""
+    points, seconds = [], 0.0
+    for epoch in read_run(run)["epochs"]:
+        seconds += sum(epoch["seconds"].values())
+        if epoch.get("hmean") is not None:
+            points.append((seconds / 60, epoch["hmean"]))
+    return points
+
+
+def fine_tuned(data: Data) -> Path:
+    """The checkpoint of the first seed of `trained-receipts`, trained now if it is not there."""
+    out = data.runs / "trained-receipts/seed-0"
+    if not (out / "result.json").is_file():
+        train(data.receipts, out, ["experiment=finetune"], 0)
+    return checkpoint(out)
+
+
+def trained(data: Data, *, name: str, pages: str, count: int | None) -> Iterator[Row | str]:
+    """`ocr train experiment=finetune`: a seed per round, each scored once on val."""
+    settings = ["experiment=finetune", *data.settings]
+    found = [
+        train(getattr(data, pages), data.runs / name / f"seed-{seed}", settings, seed, count)
+        for seed in range(data.rounds)
+    ]
+    caption = f"Scores of {len(found)} seeds, {found[0]['trained']} training pages, {len(found[0]['counts'])} scored"
+    for key, shown in SCORES.items():
+        values = [one[key] for one in found]
+        figures = {"mean": float(np.mean(values)), "lowest": min(values), "highest": max(values)}
+        yield Row(f"H-mean, {shown}", {name: Figure(value, digits=4) for name, value in figures.items()}, caption)
+    for seed, one in enumerate(found):
+        for number, (minutes, hmean) in enumerate(one["curve"]):
+            yield Row(f"validation {number + 1}", {"minutes": minutes, "H-mean": hmean}, f"Curve of seed {seed}")
+    low, high = bootstrap(np.array([one["counts"] for one in found], dtype=np.int64))
+    took = np.mean([one["curve"][-1][0] if one["curve"] else np.nan for one in found])
+    first = ", ".join(f"{next((at for at, hmean in one['curve'] if hmean >= GOOD), np.nan):.1f}" for one in found)
+    yield (
+        f"95 % of the means at IoU 0.5 over other sets of such pages: {low:.3f} to {high:.3f}; "
+        f"{took:.1f} minutes, H-mean {GOOD:.2f} reached after {first}."
+    )
+    yield ""
+    yield f"![H-mean over minutes](pictures/{name}.png)"
+
+
+def bootstrap(counts: NDArray[np.int64]) -> tuple[float, float]:
+    """95 % of the means over seeds of the H-mean, over sets of pages drawn from these (seeds, pages, COUNTED)."""
+    pages = counts.shape[1]
+    drawn = np.random.default_rng(0).integers(0, pages, (RESAMPLED, pages))
+    matched, found, words = np.moveaxis(counts[:, drawn].sum(axis=2), -1, 0)
+    low, high = np.percentile((2 * matched / np.maximum(found + words, 1)).mean(axis=0), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def draw(result: Result, target: Path) -> None:
+    """H-mean over minutes, a line per seed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    for caption, rows in Place("", caption="Curve").tables(result.rows).items():
+        points = [(row.value("minutes"), row.value("H-mean")) for row in rows]
+        axis.plot(*zip(*points, strict=True), marker="o", label=caption.removeprefix("Curve of "))
+    axis.set(xlabel="minutes", ylabel="H-mean at IoU 0.5")
+    axis.grid(alpha=0.3)
+    axis.legend()
+    with replacing(target) as stream:
+        figure.savefig(stream, format="png", dpi=110)
+    pyplot.close(figure)
+
+
+def register(name: str, pages: str, count: int | None) -> Callable[[Data], Iterator[Row | str]]:
+    """A benchmark of trainings on some pages."""
+    run = partial(trained, name=name, pages=pages, count=count)
+    run.__module__, run.__doc__ = __name__, trained.__doc__  # type: ignore[attr-defined]
+    place = Place(f"results#{name}", caption="Scores")
+    return benchmark(name, place, threads=None, pages=(pages,), pictures={f"pictures/{name}.png": draw})(run)
+
+
+register("trained-receipts", "receipts", None)
+register("trained-receipts-50", "receipts", 50)
+register("trained-forms", "forms", None)
+
+# -- each part of the recipe
+
+
+def with_stage(at: int, name: str, **settings: float) -> tuple[str]:
+    """The recipe's list of stages with one more in it."""
+    recipe: Any = OmegaConf.to_container(OmegaConf.load(CONFIGS / "experiment/documents.yaml"))
+    stages = recipe["transforms"]["train_transform"]["transforms"]
+    stages.insert(at, {"_target_": f"ocr.pipeline.{name}", **settings})
+    texts = (one if isinstance(one, str) else json.dumps(one).replace('"', "") for one in stages)
+    return (f"transforms.train_transform.transforms=[{','.join(texts)}]",)
+
+
+RECIPE = "the recipe"
+SCRATCH = ("weights=null", "targets.shrink_ratio=0.6")
+IMAGENET = ("model.encoder=tf_efficientnet_lite0", "model.weights=imagenet")
+CHANGES: dict[str, tuple[str, ...]] = {
+    RECIPE: (),
+    "from scratch: no synthetic pages first": SCRATCH,
+    "EfficientNet-Lite0 from ImageNet": (*SCRATCH, *IMAGENET),
+    "square pages": ("transforms.letterbox.shape=square",),
+    "640-pixel pages": ("transforms.size=640",),
+    "1280-pixel pages": ("transforms.size=1280",),
+    "640-pixel windows, three a step: as many pixels": (
+        *("transforms.window=640", "dataloaders.train_dataloader.batch_size=3"),
+    ),
+    "a quarter of the steps": ("steps=0.25",),
+    "twice the steps": ("steps=2",),
+    "no moving average of the weights": ("callbacks.ema=null",),
+    "with perspective": with_stage(3, "turns.RandomPerspective", degrees=15, p=0.3),
+    "with lines of other places": with_stage(1, "copy_paste.CopyPasteLines", lines=8, p=0.3),
+    "with quarter turns": with_stage(3, "turns.QuarterTurn", p=0.5),
+    "with shadows": with_stage(5, "suffix.RandomShadow", darkest=0.5, p=0.2),
+}
+READINGS: dict[str, dict[str, Any]] = {
+    "boxes by unclip ratio 1.5 instead of exactly": {"boxes": {"unclip_ratio": 1.5}},
+    "maps of three scales averaged: 0.8, 1 and 1.25": {"scales": (1.0, 0.8, 1.25)},
+}
+"""Of the recipe's detectors; nothing is trained for these rows."""
+
+
+@benchmark("ablation", table="training#ablation", threads=None)
+def ablation(data: Data) -> Iterator[Row | str]:
+    """One change of `experiment=finetune` per row; `--set ablation.rows=PART,PART` chooses rows by parts of names."""
+    chosen = data.setting("ablation.rows", "").split(",")
+    names = [name for name in (*CHANGES, *READINGS) if name == RECIPE or any(part in name for part in chosen)]
+    for name in names:  # A change that cannot be composed is an error before the first hour.
+        compose_training([f"dataset_base_path={data.receipts}", *settings_of(name, data)])
+    base = [scores_of(RECIPE, seed, data) for seed in range(data.rounds)]
+    for name in names:
+        found = base if name == RECIPE else [scores_of(name, 0, data)]
+        means = {SCORES[key]: Figure(float(np.mean([one[key] for one in found])), digits=3) for key in found[0]}
+        difference = "" if name == RECIPE else f"{found[0]['iou_50'] - base[0]['iou_50']:+.3f}"
+        yield Row(name, {**means, "difference": difference}, f"H-means of every {HELD_OUT}th training page")
+    spread = [one["iou_50"] for one in base]
+    yield (
+        f"{steps_of(data)} steps. The recipe with {len(base)} seeds: {min(spread):.3f} to {max(spread):.3f} at IoU "
+        f"0.5; its changes with one, compared with the recipe's of that seed."
+    )
+
+
+def steps_of(data: Data) -> int:
+    """Of the recipe."""
+    return int(data.setting("recipe.steps", "400"))
+
+
+def settings_of(name: str, data: Data) -> list[str]:
+    """Of the training of one row."""
+    factor = next((float(one.removeprefix("steps=")) for one in CHANGES.get(name, ()) if one.startswith("steps=")), 1)
+    changes = [one for one in CHANGES.get(name, ()) if not one.startswith("steps=")]
+    given = [one for one in data.settings if not one.startswith(("recipe.steps=", "ablation."))]
+    return ["experiment=finetune", f"recipe.steps={max(1, round(factor * steps_of(data)))}", *changes, *given]
+
+
+def scores_of(name: str, seed: int, data: Data) -> dict[str, float]:
+    """H-means on the pages that are held out."""
+    row = RECIPE if name in READINGS else name
+    out = data.runs / "ablation" / "".join(c if c.isalnum() else "-" for c in row) / f"seed-{seed}"
+    found = train(data.receipts, out, settings_of(row, data), seed, held_out=HELD_OUT)
+    if name not in READINGS:
+        return {key: found[key] for key in SCORES}
+    detector = Detector.load(checkpoint(out), **READINGS[name])
+    pages = folder_pages(str(data.receipts / "images/train"), str(out / "scored.json"), sys.maxsize, "--data")
+    samples = [page.read(Decode()) for page in pages]
+    scores = {"iou_50": HmeanIoU(), "iou_70": HmeanIoU(iou_threshold=TIGHT_IOU)}
+    for detected, sample in zip(detector.stream([sample.path for sample in samples]), samples, strict=True):
+        for score in scores.values():
+            score.update(list(detected.polygons), sample.polygons)
+    return {key: float(score.compute()["hmean"]) for key, score in scores.items()}
+
+
+def write_json(file: Path, content: Any) -> None:
+    """All or nothing."""
+    with replacing(file) as stream:
+        stream.write(json.dumps(content, indent=1).encode())
