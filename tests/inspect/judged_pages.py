@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ocr.evaluation.boxes import BoxesFromMap
 from ocr.geometry.polygons import Polygons
+from ocr.inspect.inspection import Inspection
 from ocr.inspect.page import PageInput
 from ocr.inspect.result import PageResult, judge
 from ocr.pipeline.targets import Targets, shrink
@@ -17,6 +18,12 @@ BOXES = BoxesFromMap(thresh=0.3, box_thresh=0.6, shrink_ratio=RATIO)
 TARGETS = Targets(shrink_ratio=RATIO)
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom."""
+ONE, TWO, THREE = (20, 40, 180, 60), (20, 90, 180, 110), (20, 140, 100, 160)
+LEFT, RIGHT, BOTH = (20, 190, 90, 210), (100, 190, 170, 210), (20, 190, 170, 210)
+WORDS = [ONE, TWO, THREE, LEFT, RIGHT]
+SEEN = [(ONE, 0.9), (TWO, 0.9), (THREE, 0.5), (BOTH, 0.9)]
+"""Two words that are found, one under box_thresh, and two merged."""
+HOSTILE = "</script><b>a&amp;.png"
 
 
 def outline(box: Box) -> NDArray[np.float32]:
@@ -49,3 +56,7 @@ def make_page(
 
 def judged(*arguments: object, **named: object) -> PageResult:
     return judge(make_page(*arguments, **named), BOXES, TARGETS)  # type: ignore[arg-type]
+
+
+def inspection(*pages: PageResult, name: str = "model.ckpt") -> Inspection:
+    return Inspection(name, "pages", pages, BOXES, page_size=SIDE)

@@ -11,14 +11,21 @@ from browser import CONTRASTS, Browser, start_browser
 
 from ocr.advisor.report.html_page import write_report
 
+pytestmark = pytest.mark.slow
 PHONE, DESK, PAPER = 390, 1440, 703
 """CSS pixels; paper is A4 within its margins."""
 
 VISIBLE = "[...document.querySelectorAll('svg')].filter(svg => svg.getBoundingClientRect().width)"
 
+# The box of letters has the font's ascent above the ink: of text, the baseline and the height of a capital count.
 OUTSIDE = f"""{VISIBLE}.flatMap(svg => [...svg.querySelectorAll('text, circle, .bar')].filter(node => {{
   const box = node.getBBox(), view = svg.viewBox.baseVal
-  return box.x < -0.5 || box.y < -0.5 || box.x + box.width > view.width + 0.5 || box.y + box.height > view.height + 0.5
+  let top = box.y, bottom = box.y + box.height
+  if (node.matches('text')) {{
+    bottom = parseFloat(node.getAttribute('y'))
+    top = bottom - 0.75 * parseFloat(getComputedStyle(node).fontSize)
+  }}
+  return box.x < -0.5 || top < -0.5 || box.x + box.width > view.width + 0.5 || bottom > view.height + 0.5
 }}).map(node => node.textContent || node.outerHTML))"""
 
 # Boxes of letters have room above and below the ink: a pixel of it may be shared.
