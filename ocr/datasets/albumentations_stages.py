@@ -49,7 +49,7 @@ def translate(steps: list[Any]) -> list[Stage]:
     for step in steps:
         if not isinstance(step, FixedStage | RandomStage | albumentations.BasicTransform | albumentations.BaseCompose):
             raise ConfigError(
-                f"transforms: {step!r} is neither a stage of ocr.pipeline nor an Albumentations transform",
+                f"transforms: {step!r} is neither a stage of ocr.pipeline nor an Albumentations transform. Remove it",
                 setting="transforms",
                 value=step,
             )

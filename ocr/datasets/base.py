@@ -93,7 +93,7 @@ def _joined(
 ) -> JoinedSource:
     if not Path(path).is_dir():
         raise ConfigError(
-            f"unlabelled_path={path} is not a folder. Give one with images: distil.images=FOLDER",
+            f"unlabelled_path={path} is not a folder. Set a folder of images: distil.images=FOLDER",
             setting="unlabelled_path",
             path=path,
         )

@@ -50,7 +50,7 @@ class OCRDataModule(lightning.LightningDataModule):
         if split not in self.datasets:
             if self.config is None:
                 raise ConfigError(
-                    f"OCRDataModule has no {split} dataset. Give {split}=dataset", setting=f"OCRDataModule.{split}"
+                    f"OCRDataModule has no {split} dataset. Pass {split}=dataset", setting=f"OCRDataModule.{split}"
                 )
             self.datasets[split] = build_dataset(self.config, split)
         return self.datasets[split]

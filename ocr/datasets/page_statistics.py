@@ -52,7 +52,7 @@ def measure_pages(dataset: PageDataset) -> PageStatistics:
     pages = [page for page in _measured(dataset, chosen) if len(page.polygons)]
     if not pages:
         raise ConfigError(
-            f"a setting is auto, but {dataset.source.location} has no annotated text to derive it from. Give a number",
+            f"a setting is auto, but {dataset.source.location} has no annotated text to derive it from. Set a number",
             path=dataset.source.location,
         )
     text = [_pieces(page.polygons) for page in pages]

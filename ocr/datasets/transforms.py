@@ -52,7 +52,7 @@ class DBTransforms:
         _refuse_other_points(keypoint_params)
         if not _is_list(transforms):
             raise ConfigError(
-                f"transforms={transforms!r} is not a list. Give a list of transforms, empty for none: []",
+                f"transforms={transforms!r} is not a list. Pass a list of transforms, empty for none: []",
                 setting="transforms",
                 value=transforms,
             )
@@ -126,7 +126,7 @@ def as_transforms(value: Any) -> DBTransforms:
     if not _is_list(value):
         raise ConfigError(
             f"transform={value!r} is neither DBTransforms, an Albumentations Compose nor a list of transforms. "
-            "For no transforms at all give DBTransforms([])",
+            "Pass DBTransforms([]) for none",
             setting="transform",
             value=value,
         )
@@ -173,7 +173,7 @@ def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
     ours = next((step for step in steps if isinstance(step, Normalize)), None)
     if ours and (made_float or ours is not last):
         raise ConfigError(
-            f"transforms: {ours!r} must be the last transform, and the only one that makes floats",
+            f"transforms: {ours!r} must be the last transform, and the only one that makes floats. Move it to the end",
             setting="transforms",
             value=ours,
         )

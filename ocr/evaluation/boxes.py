@@ -78,7 +78,7 @@ class BoxesFromMap:
         if self.min_size not in Range():
             self._refuse("min_size", f"{Range()}, such as 3")
         if self.shrink_ratio not in Range(0, 1, above=True, below=True):
-            self._refuse("shrink_ratio", "a number > 0 and < 1: that of the targets")
+            self._refuse("shrink_ratio", "a number > 0 and < 1, as in the targets")
         if self.max_candidates is not None and self.max_candidates not in SIDE:
             self._refuse("max_candidates", f"{SIDE}; null means no limit")
 

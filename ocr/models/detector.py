@@ -52,10 +52,10 @@ class TextDetector(nn.Module):
                 setting="checkpoint_gradients",
                 value=checkpoint_gradients,
             )
-        head_channels = channels // 4 if head_channels is None else head_channels
-        for name, number in (("head_channels", head_channels), ("k", k)):
+        head_channels = max(channels // 4, 1) if head_channels is None else head_channels
+        for name, number, usual in (("head_channels", head_channels, "channels / 4"), ("k", k, "50")):
             if number <= 0:
-                raise ConfigError(f"{name}={number} must be > 0; the usual k is 50", setting=name, value=number)
+                raise ConfigError(f"{name}={number} must be > 0; {usual} is usual", setting=name, value=number)
         shape = (encoder, decoder, channels, head_channels, scale_fusion)
         self.architecture: dict[str, Any] = dict(zip(ARCHITECTURE, shape, strict=True))
         """TextDetector(**architecture) can load the weights."""

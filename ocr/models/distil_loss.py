@@ -1,4 +1,4 @@
-"""The loss of a student beside its teacher: how far its three maps are from those of the teacher, in float32."""
+"""The loss of a student compared with its teacher: how far its three maps are from those of the teacher, in float32."""
 
 from __future__ import annotations
 

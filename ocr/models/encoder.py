@@ -86,23 +86,23 @@ def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> 
             name, pretrained=pretrained, features_only=True, out_indices=(-4, -3, -2, -1), **options
         )
     except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(_cannot_build(name, pretrained, error), setting="encoder", value=name) from error
+        raise _cannot_build(name, pretrained, error) from error
     except OSError as error:  # A failed download raises this in every library.
         raise ConfigError(
             f"pretrained=true, but the weights of encoder={name!r} could not be downloaded ({error}): "
-            "give a local file with weights=PATH, or pretrained=false",
+            "set weights=PATH to a local file, or pretrained=false",
             setting="pretrained",
             value=name,
         ) from error
 
 
-def _cannot_build(name: str, pretrained: bool, error: Exception) -> str:
+def _cannot_build(name: str, pretrained: bool, error: Exception) -> ConfigError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     if pretrained and "pretrained" in reason:
-        return (
-            f"pretrained=true, but encoder={name!r} has none ({reason}): pretrained=false, or a file with weights=PATH"
-        )
-    return f"encoder={name!r} has no feature pyramid ({reason}): use a convolutional one, such as resnet18"
+        problem = f"pretrained=true, but encoder={name!r} has none ({reason}): pretrained=false, or weights=PATH"
+        return ConfigError(problem, setting="pretrained", value=name)
+    problem = f"encoder={name!r} has no feature pyramid ({reason}): use a convolutional one, such as resnet18"
+    return ConfigError(problem, setting="encoder", value=name)
 
 
 def _with_weights(name: str, weights: str | Path) -> nn.Module:
@@ -150,7 +150,7 @@ def _probe_channels(name: str, backbone: nn.Module) -> list[int]:
         with torch.inference_mode():
             features = backbone.eval()(torch.zeros(1, 3, PROBE_SIDE, PROBE_SIDE))
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(_cannot_build(name, False, error), setting="encoder", value=name) from error
+        raise _cannot_build(name, False, error) from error
     finally:
         backbone.train(training)
     sides = [tuple(feature.shape[-2:]) for feature in features]

@@ -43,7 +43,7 @@ class StoredDetector:
         if self.settings is None:
             raise ConfigError(
                 f"{self.source} was written before checkpoints carried their settings. Add them with `ocr sweep`, "
-                "which takes those of the training on its command line",
+                "which takes the settings of the training on its command line",
                 setting=self.setting,
                 path=self.path,
             )
@@ -131,7 +131,7 @@ def save_detector(path: str | Path, detector: TextDetector, settings: DetectorSe
     from safetensors.torch import save
 
     if Path(path).suffix != SAFETENSORS:
-        raise ConfigError(f"{path}: detectors are written as {SAFETENSORS} files. Give such a name", path=path)
+        raise ConfigError(f"{path}: detectors are written as {SAFETENSORS} files. Rename it", path=path)
     tensors = {name: _stored(value) for name, value in detector.state_dict().items()}
     with replacing(path) as stream:
         stream.write(save(tensors, {METADATA_KEY: settings.to_json()}))

@@ -19,7 +19,7 @@ class ScaleFusion(nn.Module):
             raise ConfigError(
                 "scale_fusion=true needs a decoder of several levels: decoder=fpn or decoder=pan",
                 setting="scale_fusion",
-                value=list(level_channels),
+                value=True,
             )
         total, count = sum(level_channels), len(level_channels)
         width = total // 4

@@ -31,7 +31,7 @@ def find_weights(weights: str | Path, encoder: str) -> Path:
     if package is None:
         raise ConfigError(
             f"weights=imagenet, but no package has weights of encoder={encoder!r}, only of "
-            f"{', '.join(IMAGENET_PACKAGES)}. Choose one of them, give a file, or let timm download: pretrained=true",
+            f"{', '.join(IMAGENET_PACKAGES)}. Choose one of them, set a file, or let timm download: pretrained=true",
             setting="weights",
             value=encoder,
         )
@@ -115,7 +115,7 @@ def _classification_layers(classifier: nn.Module) -> tuple[str, ...]:
 
 def describe_misfit(found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> str:
     """What is missing, left over or of another shape, with counts and a few names; empty if all fit."""
-    # Files from before 2019 have no batch counts, and nothing here reads them.
+    # Files older than 2019 have no batch counts, and nothing here reads them.
     missing = [key for key in wanted if key not in found and not key.endswith("num_batches_tracked")]
     unexpected = [key for key in found if key not in wanted]
     reshaped = [

@@ -159,7 +159,7 @@ def test_a_bad_image_raises_by_default_and_names_the_file(folder, data, value):
     assert dataset[0] is not None
     with rejects(ImageError, value=value, path=folder.images / "bad.jpg"):
         dataset[1]
-    with pytest.raises(DataError):
+    with rejects(DataError, value=value, path=folder.images / "bad.jpg"):
         folder.open(preload_images=True)
 
 

@@ -1,29 +1,26 @@
+"""CLEval against the published metric: on random pages, at its threshold, by ranks; and bad input."""
+
+import json
 import multiprocessing
 import pickle
 import random
-from concurrent.futures import ProcessPoolExecutor
+import re
 
 import numpy as np
 import pytest
+import torch
+from outlines import box, turned
+from rejection import rejects
 from torch import distributed
 
-from ocr.errors import ConfigError
-from ocr.evaluation import CLEvalMetric, HmeanIoU
+from ocr.errors import ConfigError, GlyphFeedError
+from ocr.evaluation import BoxesFromMap, BoxPool, CLEvalMetric, HmeanIoU
 from ocr.evaluation.cleval_letters import common_letters, reading_order
 from ocr.evaluation.cleval_page import Page, Words
 from ocr.geometry.kernels.overlap import read_rings
 from ocr.geometry.polygons import Polygons
 
 ALPHABET = "abAB12# ßé"
-
-
-def box(x, y, width, height):
-    return np.array([[x, y], [x + width, y], [x + width, y + height], [x, y + height]], dtype=np.float64)
-
-
-def turned(points, angle):
-    matrix = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    return (points - points.mean(axis=0)) @ matrix.T + points.mean(axis=0)
 
 
 def slices(quad, count):
@@ -112,23 +109,23 @@ def test_the_numbers_are_the_published_ones_on_random_pages(published, seed):
         "vertical_aspect_ratio_thresh": rng.choice([0.5, 0.2]),
         "ap_constraint": rng.choice([0.3, 0.5]),
     }
-    theirs, ours = published(**options), CLEvalMetric(**options)
+    theirs, mine = published(**options), CLEvalMetric(**options)
     for page in range(2):
         arguments = random_page(1000 * seed + page)
         theirs.update(*arguments)
-        ours.update(*arguments)
-    assert numbers(ours.compute()) == pytest.approx(numbers(theirs.compute()), abs=1e-6)
+        mine.update(*arguments)
+    assert numbers(mine.compute()) == pytest.approx(numbers(theirs.compute()), abs=1e-6)
 
 
 def test_the_numbers_by_text_height_are_the_published_ones(published):
     bins = (0.0, 0.02, 0.05, 1.0)
-    theirs, ours = (metric(scale_wise=True, scale_bins=bins) for metric in (published, CLEvalMetric))
+    theirs, mine = (metric(scale_wise=True, scale_bins=bins) for metric in (published, CLEvalMetric))
     for seed in range(4):
         dets, gts, *rest = random_page(seed)
         arguments = dets.astype(np.float32), gts.astype(np.float32), *rest, 300
         theirs.update(*arguments)
-        ours.update(*arguments)
-    expected, found = theirs.compute(), ours.compute()
+        mine.update(*arguments)
+    expected, found = theirs.compute(), mine.compute()
     assert numbers(found) == pytest.approx(numbers(expected), abs=1e-6)
     assert list(found["scale_wise"]) == list(expected["scale_wise"]) == [(0.0, 0.02), (0.02, 0.05), (0.05, 1.0)]
     for bin_range, scores in expected["scale_wise"].items():
@@ -136,11 +133,11 @@ def test_the_numbers_by_text_height_are_the_published_ones(published):
 
 
 def test_forward_gives_the_published_scores_of_its_page(published):
-    theirs, ours = published(), CLEvalMetric()
+    theirs, mine = published(), CLEvalMetric()
     for seed in (5, 6):
         arguments = random_page(seed)
-        assert numbers(ours(*arguments)) == pytest.approx(numbers(theirs(*arguments)), abs=1e-6)
-    assert numbers(ours.compute()) == pytest.approx(numbers(theirs.compute()), abs=1e-6)
+        assert numbers(mine(*arguments)) == pytest.approx(numbers(theirs(*arguments)), abs=1e-6)
+    assert numbers(mine.compute()) == pytest.approx(numbers(theirs.compute()), abs=1e-6)
 
 
 def test_a_perfect_prediction_scores_exactly_one():
@@ -178,7 +175,7 @@ def test_a_split_word_costs_recall_and_a_merged_pair_costs_precision():
     assert (merged["num_splitted"], merged["num_merged"]) == (0, 1)
 
 
-def test_case_counts_unless_told_otherwise():
+def test_case_counts_by_default():
     word = [box(0, 0, 100, 20)]
     assert CLEvalMetric()(word, word, ["total"], ["TOTAL"])["e2e_h"] == 0.0
     assert CLEvalMetric(case_sensitive=False)(word, word, ["total"], ["TOTAL"])["e2e_h"] == 1.0
@@ -240,26 +237,27 @@ def test_far_apart_boxes_cost_no_overlap():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "named"),
     [
-        (([[0, 0, 9, 0]], []), r"det_quads\[0\] has shape \(4,\)"),
-        (([], np.zeros((2, 7))), r"gt_quads\[0\] has shape \(7,\)"),
-        (([], np.zeros((2, 8)), [], ["one"]), "gt_letters has 1 texts for 2 gt_quads"),
-        ((np.zeros((1, 8)), [], ["one", "two"], []), "det_letters has 2 texts for 1 det_quads"),
-        (([], np.zeros((2, 8)), [], ["one", "two"], [False]), "gt_is_dcs has 1 flags for 2 gt_quads"),
-        (([], np.zeros((1, 8)), []), r"gt_letters\[0\] is None: give its text"),
-        ((np.zeros((1, 8)), [], [None], []), r"det_letters\[0\] is None: leave det_letters out"),
-        (([], np.full((1, 8), np.inf)), r"gt_quads\[0\] has the point \[inf, inf\]"),
+        (([[0, 0, 9, 0]], []), "det_quads[0]"),
+        (([], np.zeros((2, 7))), "gt_quads[0]"),
+        (([], np.zeros((2, 8)), [], ["one"]), "gt_letters"),
+        ((np.zeros((1, 8)), [], ["one", "two"], []), "det_letters"),
+        (([], np.zeros((2, 8)), [], ["one", "two"], [False]), "gt_is_dcs"),
+        (([], np.zeros((1, 8)), []), "gt_letters[0]"),
+        ((np.zeros((1, 8)), [], [None], []), "det_letters[0]"),
+        (([], np.full((1, 8), np.inf)), "gt_quads[0]"),
     ],
 )
-def test_bad_input_is_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_input_is_named(arguments, named):
+    with pytest.raises(ValueError, match=re.escape(named)):
         CLEvalMetric().update(*arguments)
 
 
 def test_bad_settings_are_named():
-    with pytest.raises(ConfigError, match="ap_constraint=0"):
-        CLEvalMetric(ap_constraint=0)
+    for value in (0, 1.1):
+        with rejects(ConfigError, setting="CLEvalMetric.ap_constraint", value=value):
+            CLEvalMetric(ap_constraint=value)
     with pytest.raises(ValueError, match="img_longer_length"):
         CLEvalMetric(scale_wise=True).update([], [])
 
@@ -277,6 +275,41 @@ def test_detections_are_read_in_the_order_of_the_characters_they_cover():
     assert reading_order([7, 3, 5], list(hits[:, :1])) == [3, 7]
 
 
+TALL = [[0, 0], [100, 0], [100, 100], [0, 100]]
+
+
+def between(left, top, right, bottom):
+    return [[left, top], [right, top], [right, bottom], [left, bottom]]
+
+
+def count(detections, words, ignore, min_precision=0.3):
+    def side(outlines, texts):
+        rings = read_rings([np.array(outline, np.float64) for outline in outlines], "words")
+        return Words(rings, tuple(texts), np.zeros(len(outlines), np.bool_))
+
+    texts = ["word"] * len(words)
+    page = Page(side(detections, [None] * len(detections)), side(words, texts), 0.5, True)
+    return page.count(np.full(len(words), ignore), min_precision, False)
+
+
+@pytest.mark.parametrize(("height", "found"), [(30, 4), (29, 0), (31, 4)])
+def test_a_detection_of_which_exactly_three_tenths_are_in_the_word_finds_it(height, found):
+    assert count([TALL], [between(0, 0, 100, height)], ignore=False).found_chars == found
+
+
+@pytest.mark.parametrize(("height", "ignored"), [(30, True), (29, False), (31, True)])
+def test_a_detection_of_which_exactly_three_tenths_are_in_an_ignored_word_does_not_count(height, ignored):
+    # Between the centres of two characters, so that it covers none.
+    narrow = between(14, 0, 24, 100)
+    assert (count([narrow], [between(0, 0, 100, height)], ignore=True).det_chars == 0) == ignored
+
+
+@pytest.mark.parametrize(("height", "ignored"), [(15, True), (14, False)])
+def test_several_ignored_words_are_enough_if_they_hold_exactly_three_tenths_together(height, ignored):
+    words = [between(0, 0, 100, height), between(0, 85, 100, 85 + height)]
+    assert (count([TALL], words, ignore=True).det_chars == 0) == ignored
+
+
 def score_pages(seeds):
     cleval, hmean = CLEvalMetric(), HmeanIoU()
     for seed in seeds:
@@ -286,20 +319,54 @@ def score_pages(seeds):
     return numbers(cleval.compute()), numbers(hmean.compute())
 
 
-def score_share(seeds, rank, rendezvous):
-    distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
-    try:
-        return score_pages(seeds)
-    finally:
-        distributed.destroy_process_group()
+def score_share(seeds, rank, folder):
+    """The scores of a rank that updates with these pages, in a file."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{folder / 'meet'}", rank=rank, world_size=2)
+    (folder / f"{rank}.json").write_text(json.dumps(score_pages(seeds)))
+    distributed.destroy_process_group()
 
 
 @pytest.mark.skipif(not distributed.is_available(), reason="torch was built without distributed")
 def test_two_processes_give_the_scores_of_one(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     expected = score_pages(range(7))
-    # This process is one of the two: importing torchmetrics takes longer than everything else here.
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        other = pool.submit(score_share, range(5, 7), 1, tmp_path / "meet")
-        assert score_share(range(5), 0, tmp_path / "meet") == expected
-        assert other.result() == expected
+    # Forked: importing torchmetrics takes longer than everything else here.
+    forks = multiprocessing.get_context("fork")
+    shares = enumerate((range(5), range(5, 7)))
+    ranks = [forks.Process(target=score_share, args=(share, rank, tmp_path)) for rank, share in shares]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(300)
+        rank.kill()
+    assert [rank.exitcode for rank in ranks] == [0, 0]
+    for rank in range(2):
+        assert json.loads((tmp_path / f"{rank}.json").read_text()) == list(expected)
+
+
+def test_wording_of_errors_about_evaluation(tmp_path, snapshot):
+    shown = []
+
+    def show(action):
+        with pytest.raises((GlyphFeedError, ValueError)) as caught:
+            action()
+        shown.append(str(caught.value))
+
+    word = box(0, 0, 30, 10)
+    show(lambda: BoxesFromMap(thresh=1.5))
+    show(lambda: BoxesFromMap(unclip_ratio="exakt"))
+    show(lambda: BoxesFromMap(min_size="3"))
+    show(lambda: BoxesFromMap(shrink_ratio=1))
+    show(lambda: BoxesFromMap(max_candidates=0))
+    show(lambda: BoxesFromMap()(np.full((8, 8), np.nan, np.float32)))
+    show(lambda: BoxPool(BoxesFromMap(), workers=0))
+    show(lambda: HmeanIoU(iou_threshold=1.0))
+    show(lambda: HmeanIoU().update([np.zeros((2, 2))], []))
+    show(lambda: HmeanIoU().update([], [word], [True, False]))
+    show(lambda: HmeanIoU().update([box(0, np.nan, 9, 9)], []))
+    show(lambda: CLEvalMetric(ap_constraint=0))
+    show(lambda: CLEvalMetric(scale_wise=True).update([], []))
+    show(lambda: CLEvalMetric().update([], [word], [], ["one", "two"]))
+    show(lambda: CLEvalMetric().update([word], [], [None], []))
+    snapshot("evaluation_errors", "\n".join(shown))

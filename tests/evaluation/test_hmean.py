@@ -1,23 +1,19 @@
+"""The H-mean at an IoU against the protocol as its script has it, and the overlaps that it needs."""
+
 import pickle
+import re
 
 import numpy as np
 import pytest
 import shapely
 import torch
+from outlines import box, turned
+from rejection import rejects
 
 from ocr.errors import ConfigError
 from ocr.evaluation import HmeanIoU
 from ocr.geometry.kernels.overlap import read_rings, ring_areas, shared_areas, touching_pairs
 from ocr.geometry.polygons import Polygons
-
-
-def box(x, y, width, height):
-    return np.array([[x, y], [x + width, y], [x + width, y + height], [x, y + height]], dtype=np.float64)
-
-
-def turned(points, angle):
-    matrix = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    return (points - points.mean(axis=0)) @ matrix.T + points.mean(axis=0)
 
 
 def blob(rng, x, y, radius, points):
@@ -207,25 +203,26 @@ def test_forward_gives_the_scores_of_its_page_and_keeps_the_sum():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "named"),
     [
-        (([np.zeros((2, 2))], []), r"det_polygons\[0\] has shape \(2, 2\)"),
-        (([], np.zeros((4, 3))), r"gt_polygons\[0\] has shape \(3,\)"),
-        (([], np.zeros((1, 6, 3))), r"gt_polygons\[0\] has shape \(6, 3\)"),
-        (([], [box(0, 0, 9, 9)], [True, False]), r"gt_ignore has shape \(2,\) for 1 gt_polygons"),
-        (([box(0, 0, 9, 9), box(0, np.nan, 9, 9)], []), r"det_polygons\[1\] has the point .*nan"),
+        (([np.zeros((2, 2))], []), "det_polygons[0]"),
+        (([], np.zeros((4, 3))), "gt_polygons[0]"),
+        (([], np.zeros((1, 6, 3))), "gt_polygons[0]"),
+        (([], [box(0, 0, 9, 9)], [True, False]), "gt_ignore"),
+        (([box(0, 0, 9, 9), box(0, np.nan, 9, 9)], []), "det_polygons[1]"),
     ],
 )
-def test_bad_input_is_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_input_is_named(arguments, named):
+    with pytest.raises(ValueError, match=re.escape(named)):
         HmeanIoU().update(*arguments)
 
 
 @pytest.mark.parametrize("name", ["iou_threshold", "ignore_threshold"])
 def test_a_threshold_outside_of_its_range_is_refused(name):
-    with pytest.raises(ConfigError, match=f"{name}=1.0"):
-        HmeanIoU(**{name: 1.0})
-    with pytest.raises(ConfigError, match=r"also_at=1\.5"):
+    for value in (1.0, -0.1):
+        with rejects(ConfigError, setting=f"HmeanIoU.{name}", value=value):
+            HmeanIoU(**{name: value})
+    with rejects(ConfigError, setting="HmeanIoU.also_at", value=1.5):
         HmeanIoU(also_at=[0.7, 1.5])
 
 

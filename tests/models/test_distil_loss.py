@@ -1,7 +1,8 @@
-"""The loss beside a teacher: zero at its maps, and the way there."""
+"""The loss with a teacher: zero at its maps, and the way there."""
 
 import pytest
 import torch
+from rejection import rejects
 
 from ocr.errors import ConfigError
 from ocr.models import DistilLoss, Prediction
@@ -63,14 +64,17 @@ def test_parts_and_weight_add_up():
 
 
 @pytest.mark.parametrize(
-    ("settings", "named"),
-    [({"weight": 0}, "weight=0"), ({"prob_weight": -1}, "prob_weight=-1"), ({"negative_ratio": "3"}, "negative_ratio")],
+    ("setting", "value"),
+    [("weight", 0), ("prob_weight", -1), ("thresh_weight", -1), ("binary_weight", None), ("negative_ratio", "3")],
 )
-def test_a_weight_that_means_nothing_is_refused(settings, named):
-    with pytest.raises(ConfigError, match=named):
-        DistilLoss(**settings)
+def test_a_weight_that_means_nothing_is_refused(setting, value):
+    with rejects(ConfigError, setting=setting, value=value):
+        DistilLoss(**{setting: value})
 
 
 def test_maps_without_a_threshold_are_refused():
-    with pytest.raises(ConfigError, match="with_threshold"):
-        DistilLoss()(Prediction(maps(1)[0][0]), maps(1)[1])
+    logits, whole = maps(1)
+    bare = Prediction(logits[0])
+    for student, teacher in ((bare, whole), (whole, bare)):
+        with rejects(ConfigError, setting="with_threshold", value=False):
+            DistilLoss()(student, teacher)

