@@ -1,4 +1,4 @@
-"""A real S3 server on loopback, behind a line that a test can cut."""
+"""A real S3 server on loopback, through a line that a test can cut."""
 
 import os
 import selectors

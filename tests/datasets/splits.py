@@ -1,4 +1,4 @@
-"""The synthetic pages as datasets of a folder, as shards, and behind an HTTP server."""
+"""The synthetic pages as datasets of a folder, as shards, and from an HTTP server."""
 
 import contextlib
 import functools
@@ -15,14 +15,11 @@ import numpy as np
 
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.loader import Loader
-from ocr.pipeline.cut import Cut
 from ocr.pipeline.device import Normalize
-from ocr.pipeline.fingerprint import content_digest, stages_digest
-from ocr.pipeline.metadata import FIELDS
+from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.prefix import Letterbox
-from ocr.pipeline.record import to_record
 from ocr.pipeline.suffix import ColourJitter, RandomFlip, TextAwareCrop
-from ocr.shards.index import RAW, READY, Shard, ShardIndex, end_tar, shard_name, write_member
+from ocr.shards.index import RAW, Shard, ShardIndex, end_tar, shard_name, write_member
 from ocr.shards.sample_rows import SampleRows, StoredSample
 from ocr.tools.convert.report import convert
 from ocr.tools.convert.settings import ConvertSettings
@@ -56,46 +53,37 @@ def converted(dataset: OCRDataset, out: Path, split: str = "val", **settings: An
     return f"{out}/{split}-*.tar"
 
 
-def write_shards(dataset: OCRDataset, out: Path, split: str, per_shard: int = 3, ready: bool = False) -> Path:
-    """Shards as they are specified, written by hand."""
+def write_shards(dataset: OCRDataset, out: Path, split: str, per_shard: int = 3) -> Path:
+    """Raw shards as they are specified, written by hand."""
     out.mkdir(parents=True, exist_ok=True)
     shards, samples = [], []
     for number, first in enumerate(range(0, len(dataset), per_shard)):
         stream = io.BytesIO()
         indices = range(first, min(first + per_shard, len(dataset)))
-        samples += [_write_sample(stream, dataset, index, number, ready) for index in indices]
+        samples += [_write_sample(stream, dataset, index, number) for index in indices]
         end_tar(stream)
         data = stream.getvalue()
         (out / shard_name(split, number)).write_bytes(data)
         shards.append(Shard(shard_name(split, number), len(data), hashlib.sha256(data).hexdigest(), len(indices)))
-    stages = stages_digest((dataset.decode, *dataset.transform.fixed, dataset.targets)) if ready else ""
-    index_ = ShardIndex(split, READY if ready else RAW, True, "", stages, tuple(shards), SampleRows.of(samples))
+    index_ = ShardIndex(split, RAW, True, "", "", tuple(shards), SampleRows.of(samples))
     (out / f"{split}-index.json").write_text("".join(index_.json_parts()))
     return out
 
 
-def _write_sample(stream: io.BytesIO, dataset: OCRDataset, index: int, shard: int, ready: bool) -> StoredSample:
-    raw, key = dataset.source.read(index), f"{index:08d}"
-    page = dataset.sample(index) if ready else raw
-    noted: dict[str, Any] = {
-        "filename": raw.filename,
+def _write_sample(stream: io.BytesIO, dataset: OCRDataset, index: int, shard: int) -> StoredSample:
+    page, key = dataset.source.read(index), f"{index:08d}"
+    noted = {
+        "filename": page.filename,
         "annotated": True,
         "polygons": [polygon.tolist() for polygon in page.polygons],
         "ignore": page.polygons.ignore.tolist(),
         "texts": list(page.polygons.texts),
-        "size": raw.claimed_size,
+        "size": page.claimed_size,
     }
-    members = {}
-    if ready:
-        noted |= {"inverse_matrix": page.inverse_matrix.ravel().tolist()}
-        noted |= {name: getattr(page, name) for name in FIELDS}
-        for name, array in to_record(page, Cut(page=True, maps=True)).arrays.items():
-            members[f"{name}.npy"] = write_member(stream, f"{key}.{name}.npy", npy(array))
-    else:
-        members["jpg"] = write_member(stream, f"{key}.jpg", raw.encoded)
-    members["json"] = write_member(stream, f"{key}.json", json.dumps(noted).encode())
-    digests = content_digest(raw.encoded).hex(), dataset.source.annotation_digest(index).hex()
-    return StoredSample(key, raw.filename, shard, members, *digests)
+    encoded = write_member(stream, f"{key}.jpg", page.encoded)
+    members = {"jpg": encoded, "json": write_member(stream, f"{key}.json", json.dumps(noted).encode())}
+    digests = content_digest(page.encoded).hex(), dataset.source.annotation_digest(index).hex()
+    return StoredSample(key, page.filename, shard, members, *digests)
 
 
 def npy(array: np.ndarray) -> bytes:

@@ -183,7 +183,7 @@ def test_unusual_options_are_left_to_albumentations_with_its_result(steps: list[
         ({"area_for_downscale": "image"}, {}, Letterbox(64, interpolation="area")),
     ],
 )
-def test_usual_options_become_our_letterbox_with_the_same_result(
+def test_usual_options_become_the_bundled_letterbox_with_the_same_result(
     resize: dict[str, Any], pad: dict[str, Any], expected: Letterbox
 ) -> None:
     steps = [A.LongestMaxSize(64, **resize), A.PadIfNeeded(64, 64, **pad)]
@@ -367,7 +367,7 @@ def namesake(name: str, base: Any = A.ImageOnlyTransform) -> Any:
         namesake("ConditionalNormalize", A.Normalize)(),
         namesake("ConditionalNormalize", ConditionalNormalize)(),
     ],
-    ids=["a namesake", "a namesake that extends it", "a namesake of ours", "one that extends ours"],
+    ids=["a namesake", "a namesake that extends it", "a namesake of GlyphFeed's", "one that extends GlyphFeed's"],
 )
 def test_a_transform_that_is_named_like_a_fixed_one_is_random(transform: Any) -> None:
     assert not is_fixed(transform)
@@ -375,7 +375,7 @@ def test_a_transform_that_is_named_like_a_fixed_one_is_random(transform: Any) ->
     assert isinstance(stage, RandomAlbumentations)
 
 
-def test_ours_is_still_known() -> None:
+def test_the_real_ones_are_still_known() -> None:
     assert is_fixed(ConditionalNormalize())
     assert is_fixed(A.Equalize(p=1))
 

@@ -31,7 +31,7 @@ def jpeg(width=60, height=40):
 
 
 class Folder:
-    """A split on disk that a test may spoil before it opens it."""
+    """A split on disk that a test can spoil before it opens it."""
 
     def __init__(self, root):
         self.images, self.annotation = root / "images", root / "val.json"
@@ -198,7 +198,7 @@ def test_a_page_without_words_is_fine_and_teaches_that_there_is_no_text(folder, 
     assert not item["thresh_mask"].any()
 
 
-def test_a_page_that_nobody_annotated_teaches_nothing(folder):
+def test_a_page_without_annotation_teaches_nothing(folder):
     item = folder.add("a.jpg").open(annotation_path=None)[0]
     assert item["polygons"] == []
     assert not item["prob_mask"].any()

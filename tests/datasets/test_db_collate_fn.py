@@ -1,4 +1,4 @@
-"""DBCollateFN: what comes in may lack maps, have others, or be nothing at all."""
+"""DBCollateFN: what comes in can lack maps, have others, or be nothing at all."""
 
 import pickle
 from typing import Any

@@ -243,7 +243,7 @@ class Wider(FixedStage):
         return sample.moved(np.zeros((height, width + 64, 3), np.uint8), np.eye(3))
 
 
-def test_a_stage_of_ones_own_that_changes_sizes_only_costs_padding(synthetic):
+def test_a_custom_stage_that_changes_sizes_only_costs_padding(synthetic):
     dataset = folder(synthetic, DBTransforms([PAGE, Wider(), Normalize()], normalize="device"))
     for batch in Loader(dataset, 3):
         assert batch["images"].shape[-1] % 32 == 0

@@ -18,7 +18,7 @@ def box(left: float, top: float, width: float, height: float) -> list[list[float
 
 
 def rows(left: float, widths: list[float], gap: float, height: float = 10) -> list[list[list[float]]]:
-    """Six rows of text, each a piece of every width with a gap behind it."""
+    """Six rows of text, each a piece of every width with a gap after it."""
     words = []
     for row in range(6):
         at = left

@@ -85,7 +85,7 @@ def test_a_list_without_chance_is_fixed_to_its_end() -> None:
     assert not transforms.moves_geometry
 
 
-def test_our_own_stages_and_albumentations_mix_in_their_order() -> None:
+def test_bundled_stages_and_albumentations_mix_in_their_order() -> None:
     transforms = DBTransforms(
         [Letterbox(64), A.CLAHE(p=1), RandomFlip(p=1), RandomRotate(p=0), A.ToGray(p=1), Normalize()]
     )
@@ -95,7 +95,7 @@ def test_our_own_stages_and_albumentations_mix_in_their_order() -> None:
     assert transforms(IMAGE, WORDS)["image"].shape == (3, 64, 64)
 
 
-def test_geometry_of_our_own_is_merged_into_one_warp() -> None:
+def test_bundled_geometry_is_merged_into_one_warp() -> None:
     flip, turn, crop = RandomFlip(), RandomRotate(), TextAwareCrop()
 
     assert DBTransforms([Letterbox(64), crop, flip, turn, Normalize()]).stages == (
@@ -170,18 +170,6 @@ def test_several_threads_get_what_one_gets() -> None:
         assert np.array_equal(alone["inverse_matrix"], result["inverse_matrix"])
 
 
-def test_normalising_on_the_device_leaves_the_page_uint8() -> None:
-    transforms = DBTransforms(classic(0.0), normalize="device")
-
-    image = transforms(IMAGE, WORDS)["image"]
-
-    assert image.dtype == torch.uint8
-    assert transforms.host_normalization is None
-    assert transforms.normalization is not None
-    expected = transforms.normalization.on_host(np.ascontiguousarray(image.permute(1, 2, 0).numpy()))
-    assert np.array_equal(expected, by_albumentations(classic(0.0))[0])
-
-
 @pytest.mark.filterwarnings("ignore:Got processor for keypoints")
 @pytest.mark.parametrize(
     "steps",
@@ -242,7 +230,7 @@ def test_points_that_are_not_x_and_y_are_refused(wrong: Any) -> None:
         [Letterbox(64), Normalize(), A.Normalize(), ToTensorV2()],
     ],
 )
-def test_our_normalisation_stands_at_the_end_and_once(steps: list[Any]) -> None:
+def test_the_bundled_normalisation_stands_at_the_end_and_once(steps: list[Any]) -> None:
     with rejects(ConfigError, setting="transforms", value=Normalize()):
         DBTransforms(steps)
 
@@ -283,7 +271,9 @@ def test_a_list_or_a_compose_becomes_transforms_and_transforms_stay() -> None:
     assert as_transforms(OmegaConf.create([])).stages == ()
 
 
-def test_without_albumentations_our_own_stages_work_and_others_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_albumentations_bundled_stages_work_and_others_name_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     steps = classic(0.5)
     monkeypatch.setitem(sys.modules, "albumentations", None)
     monkeypatch.delitem(sys.modules, "ocr.datasets.conditional_normalize", raising=False)
@@ -332,6 +322,8 @@ def test_a_normalisation_at_the_end_of_a_list_joins_the_conversion_to_a_tensor(k
         assert transforms.normalization == on_device.normalization == Normalize(*given)
         assert np.array_equal(transforms(IMAGE)["image"].numpy(), expected.transpose(2, 0, 1))
         assert np.array_equal(transforms(expected)["image"].numpy(), expected.transpose(2, 0, 1))
+        assert on_device.host_normalization is None
         image = on_device(IMAGE)["image"]
+        assert image.dtype == torch.uint8
         found = transforms.normalization.on_device(image[None]).numpy()[0]
         assert np.array_equal(found, expected.transpose(2, 0, 1))

@@ -19,6 +19,7 @@ from splits import (
     RANDOM,
     Files,
     batches,
+    converted,
     folder,
     names,
     serve,
@@ -27,13 +28,11 @@ from splits import (
 )
 
 from ocr.dali.graph import ocr_pipeline
-from ocr.datasets import DALIDataLoader, DBTransforms, OCRWebDataset
+from ocr.datasets import DALIDataLoader, OCRWebDataset
 from ocr.datasets.data_module import OCRDataModule
 from ocr.datasets.webstream import OCRWebStream
 from ocr.errors import AnnotationError, ConfigError, DataError, ImageError
 from ocr.loader import Loader
-from ocr.pipeline.device import Normalize
-from ocr.pipeline.prefix import Letterbox
 from ocr.shards.open import open_shards
 from ocr.shards.storage import Storage
 
@@ -66,15 +65,9 @@ def test_shards_and_folder_share_what_is_cached(synthetic, tmp_path):
 
 @pytest.mark.parametrize("transform", [DEVICE, RANDOM], ids=["validation", "training"])
 def test_ready_shards_give_the_same_without_decoding(synthetic, tmp_path, transform):
-    shards = write_shards(folder(synthetic, "val", DEVICE), tmp_path, "val", ready=True)
-    dataset = OCRWebDataset(f"{shards}/val-*.tar", transform, seed=1)
+    place = converted(folder(synthetic, "val", DEVICE), tmp_path, ready=True, form="raw", samples_per_shard=3)
+    dataset = OCRWebDataset(place, transform, seed=1)
     assert_same(batches(dataset, 4, 2), batches(folder(synthetic, "val", transform, seed=1)))
-
-
-def test_ready_shards_of_other_stages_are_refused(synthetic, tmp_path):
-    shards = write_shards(folder(synthetic, "val", DEVICE), tmp_path, "val", ready=True)
-    with rejects(ConfigError, setting="tar_path", path=f"{shards}/val-000000.tar and 1 more"):
-        OCRWebDataset(f"{shards}/val-*.tar", DBTransforms([Letterbox(64), Normalize()]))
 
 
 def test_local_shards_without_an_index_are_scanned(synthetic, tmp_path):
@@ -323,13 +316,12 @@ def test_a_local_shard_edited_while_it_is_open_is_read_again_in_the_next_epoch(u
 
 def test_shards_converted_again_while_they_are_open_are_read_by_their_new_index(synthetic, tmp_path):
     data = Path(shutil.copytree(synthetic, tmp_path / "data"))
-    out = write_shards(folder(data, "val", DEVICE), tmp_path / "shards", "val", ready=True)
-    dataset = OCRWebDataset(f"{out}/val-*.tar", DEVICE)
+    dataset = OCRWebDataset(converted(folder(data, "val", DEVICE), tmp_path / "shards", ready=True), DEVICE)
     pages(dataset)
     page = data / "images" / "val" / dataset.source.names[0]
     with Image.open(page) as image:
         Image.fromarray(255 - np.asarray(image)).save(page)
-    write_shards(folder(data, "val", DEVICE), out, "val", ready=True)
+    converted(folder(data, "val", DEVICE), tmp_path / "shards", ready=True)
     assert_same(pages(dataset)[0]["images"], pages(folder(data, "val", DEVICE))[0]["images"])
 
 

@@ -237,7 +237,7 @@ def check_shares(count: int, batch_size: int, ranks: int, drop_last: bool) -> No
     assert min(sizes) >= 1
 
 
-def test_a_training_needs_to_be_told_how_long_an_epoch_of_a_stream_is(shards, tmp_path):
+def test_a_training_needs_a_setting_for_how_long_an_epoch_of_a_stream_is(shards, tmp_path):
     out = f"output_dir={tmp_path / 'run'}"
     place = [
         f"datasets.{split}_dataset.tar_path='{shards}/{split}-{{000000..000001}}.tar'" for split in ("train", "val")
@@ -247,10 +247,10 @@ def test_a_training_needs_to_be_told_how_long_an_epoch_of_a_stream_is(shards, tm
     overrides += ["dataloaders.train_dataloader.batch_size=2", "callbacks.progress=null", out]
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         endless = compose("train", overrides)
-        told = compose("train", [*overrides, "trainer.limit_train_batches=2"])
+        limited = compose("train", [*overrides, "trainer.limit_train_batches=2"])
     with rejects(ConfigError, setting="trainer.max_steps", value=-1):
         train(endless, Console(quiet=True))
-    assert "val/hmean" in train(told, Console(quiet=True))
+    assert "val/hmean" in train(limited, Console(quiet=True))
 
 
 SMALL = DBTransforms([Letterbox(32), Normalize()], normalize="device")

@@ -12,7 +12,7 @@ import torch
 from outlines import arc, box, turned
 from rejection import rejects
 
-from benchmarks.boxes import Agreement, Page, network_like, usual_loop
+from benchmarks.tables.boxes import Agreement, Page, network_like, usual_loop
 from ocr.datasets.build import make
 from ocr.errors import ConfigError
 from ocr.evaluation import BoxesFromMap, BoxPool

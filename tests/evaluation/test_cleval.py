@@ -56,7 +56,7 @@ def misread(rng, text):
 
 
 def detections_of(rng, word, text, before, whole):
-    """What a detector may make of a word: near hits, splits, merges with the word before, shifts, strays, nothing."""
+    """What a detector can make of a word: near hits, splits, merges with the word before, shifts, strays, nothing."""
     kind = rng.random()
     if kind < 0.3:
         noise = 0 if whole else np.array([rng.gauss(0, 1.5) for _ in range(8)]).reshape(4, 2)
