@@ -242,7 +242,7 @@ class OwnCollate:
         for item in items:
             if item is not None and not (isinstance(item, dict) and isinstance(item.get("image"), torch.Tensor)):
                 raise ConfigError(
-                    f"an item is {type(item).__name__}, not a page with an image: give the function that makes a batch "
+                    f"an item is {type(item).__name__}, not a page with an image. Pass the function that makes a batch "
                     "of items, such as collate_fn=torch.utils.data.default_collate",
                     setting="collate_fn",
                     value=type(item).__name__,

@@ -69,7 +69,7 @@ class BatchBuffer:
             return sample.size[0] <= width and sample.size[1] <= height
         if sample.size != (width, height):
             raise ConfigError(
-                f"{sample.filename} is {sample.size[0]}x{sample.size[1]} in a batch of {width}x{height}: end the fixed "
+                f"{sample.filename} is {sample.size[0]}x{sample.size[1]} in a batch of {width}x{height}. End the fixed "
                 "transforms with a Letterbox(size)",
                 setting="transforms.letterbox",
                 value=sample.size,

@@ -161,7 +161,7 @@ class Loader:
             shown, given = (" and ".join(f"{name}={each[name]}" for name in here) for each in (saved, here))
             raise ConfigError(
                 f"the state was saved after {done} batches of epoch {state['epoch']} with {shown}, but the loader has "
-                f"{given}: pages would be lost or repeated. Resume with the former, or from the end of an epoch",
+                f"{given}: pages would be lost or repeated. Resume with those of the state, or after an epoch",
                 setting=next(name for name in here if saved[name] != here[name]),
                 value=here,
             )
@@ -241,7 +241,7 @@ def _check_settings(
         )
     if own := [name for name in settings if name in ("sampler", "batch_sampler")]:
         raise ConfigError(
-            f"{own[0]}: the order of a Loader is a function of (seed, epoch). Leave it out, and give the samples that "
+            f"{own[0]}: the order of a Loader is a function of (seed, epoch). Leave it out, and pass the samples that "
             "you want: torch.utils.data.Subset(dataset, indices)",
             setting=own[0],
             value=settings[own[0]],

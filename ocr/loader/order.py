@@ -176,11 +176,11 @@ class RankBatches:
     def too_few(self, count: int) -> ConfigError:
         """The error for fewer pages than the ranks need."""
         if not count:
-            return ConfigError("the dataset has no pages or items: give one that has some", setting="dataset", value=0)
-        cure = "set drop_last=false, or lower batch_size" if self.drop_last else "use fewer devices"
+            return ConfigError("the dataset has no pages or items. Pass one that has some", setting="dataset", value=0)
+        cure = "Set drop_last=false, or lower batch_size" if self.drop_last else "Use fewer devices"
         batch = f"a batch of {self.batch_size} on each of {self.world_size} devices"
         setting, value = ("batch_size", self.batch_size) if self.drop_last else ("world_size", self.world_size)
-        return ConfigError(f"{count} pages do not fill {batch}: {cure}", setting=setting, value=value)
+        return ConfigError(f"{count} pages do not fill {batch}. {cure}", setting=setting, value=value)
 
 
 class EpochBatches(RankBatches):

@@ -259,7 +259,7 @@ def _stack(tensors: list[torch.Tensor]) -> torch.Tensor:
     first = tensors[0]
     sizes = sorted({tuple(tensor.shape) for tensor in tensors})
     if len(sizes) > 1:
-        problem = f"pages of {sizes} in one batch: end the fixed transforms with a Letterbox(size)"
+        problem = f"pages of {sizes} in one batch. End the fixed transforms with a Letterbox(size)"
         raise ConfigError(problem, setting="transforms", value=sizes)
     if first.ndim == 3 and first.stride(0) == 1 and first.shape[0] > 1:
         # uint8 pages are (H, W, 3) in memory: stacked that way and viewed as (B, 3, H, W), nothing is reordered.

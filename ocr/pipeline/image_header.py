@@ -200,7 +200,7 @@ def check_pixel_count(size: tuple[int, int], path: str, max_pixels: int) -> None
     width, height = size
     if width * height > max_pixels:
         raise ImageSizeError(
-            f"{path}: {width}x{height} is {width * height / 1e6:.0f} megapixels, more than "
+            f"{path}: {width}x{height} is {width * height:,} pixels, more than "
             f"decode.max_pixels={max_pixels}. Raise the setting if the page is genuine",
             setting="decode.max_pixels",
             value=size,

@@ -52,7 +52,7 @@ class KeptTable:
         except (FileNotFoundError, PermissionError):
             return None  # Of a set this large, `keep` warns if nothing can be written either.
         except (OSError, DamagedTableError, ValueError, KeyError, TypeError) as error:
-            log.warning("%s: cannot be used (%s); it is written again", self.path, error)
+            log.warning("%s: cannot be used (%s); it is rewritten", self.path, error)
             return None
         return table if is_ours and all(state == list(state_of(path) or ()) for path, state in looked_at) else None
 
