@@ -283,7 +283,7 @@ class Cache:
         except TruncatedStoreError:
             self._replace_cut(store)  # The next use of the page stores it.
         except (OSError, DamagedStoreError) as error:
-            self.handle.stop(f"cannot be written ({error}); pages that are not in it are made again every time")
+            self.handle.stop(f"cannot be written ({error}); pages that are not in it are recomputed every time")
 
     def _is_what_stages_make(self, index: int, row: Row) -> bool:
         try:

@@ -31,10 +31,10 @@ def make_room(own: Path, own_bytes: int, limit: int, setting: str) -> int:
     remove_stale_locks(own.parent)
     if removed:
         log.warning(
-            "removed %d older or less recently used caches (%s) to make room for %s: %s",
+            "removed other caches to make room for %s: %d, %s (%s)",
+            own,
             removed,
             format_bytes(freed),
-            own,
             setting,
         )
     return freed

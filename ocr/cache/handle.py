@@ -22,6 +22,7 @@ from ocr.cache.store_folder import remove_store
 from ocr.cache.waste import is_wasteful
 from ocr.pipeline.record import Record
 from ocr.pipeline.source import Origin
+from ocr.units import format_bytes
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class StoreHandle:
                 held.enter_context(self._lock)
                 alone = True
             except TimeoutError as error:
-                self.stop(f"is not used, because its lock is not free ({error}); pages are made again every time")
+                self.stop(f"is not used, because its lock is not free ({error}); pages are recomputed every time")
                 alone = False
             yield alone
 
@@ -89,9 +90,9 @@ class StoreHandle:
             is_ours = lambda store: holds_pages_of(store, self._source)  # noqa: E731
             self.store, self._folder = find_store(self.root, self._name, len(self._source), is_ours)
         except OSError as error:
-            self.stop(f"cannot be opened ({error}); pages are made again every time")
+            self.stop(f"cannot be opened ({error}); pages are recomputed every time")
         if self.store is not None and not self.store.writable:
-            self.stop(f"is read-only and covers {self.covered:.0%}; other pages are made again every time")
+            self.stop(f"is read-only and covers {self.covered:.0%}; other pages are recomputed every time")
 
     def create(self, record: Record) -> Store:
         """The store, created with the layout of its first sample if it does not exist."""
@@ -133,8 +134,8 @@ class StoreHandle:
         else:
             return True
         self.stop(
-            f"is full at {used / 1e9:.2f} GB ({reason}): it covers {self.covered:.0%} of the pages, and the "
-            f"others are made again every epoch. {cure}"
+            f"is full at {format_bytes(used)} ({reason}): it covers {self.covered:.0%} of the pages, and the "
+            f"others are recomputed every epoch. {cure}"
         )
         return False
 
@@ -147,7 +148,7 @@ class StoreHandle:
         """Remove a cache that takes memory which programs need now; called about once per second."""
         store = self.store
         if store is not None and self._reserve().is_urgent():
-            self.stop("gave way: it was in memory (tmpfs) and programs need it; pages are made again every time")
+            self.stop("was removed: it was in memory (tmpfs), which programs need; pages are recomputed every time")
             self.trust_no_sibling()
             self.discard(store)
 
@@ -202,7 +203,7 @@ class StoreHandle:
                 if alone and store.is_in_place():
                     remove_store(store.folder)
             except OSError as error:
-                self.stop(f"cannot be removed ({error}) and is not used; pages are made again every time")
+                self.stop(f"cannot be removed ({error}) and is not used; pages are recomputed every time")
         return True
 
     def trust_no_sibling(self) -> None:

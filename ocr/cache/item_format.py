@@ -66,7 +66,7 @@ def _take_apart(value: object, parts: list[NDArray[np.uint8]], where: str) -> li
         return ["plain", value]
     about = f" of {value.dtype}" if isinstance(value, torch.Tensor | np.ndarray) else ""
     raise ConfigError(
-        f"{where} is {type(value).__name__}{about}: a cache keeps arrays of numbers, dense tensors of real numbers on "
+        f"{where} is {type(value).__name__}{about}. A cache keeps arrays of numbers, dense tensors of real numbers on "
         "the CPU, and plain values (None, bool, int, float, str, bytes, list, tuple, dict). Let the transform of the "
         "dataset make one of them",
         setting="cached.dataset",

@@ -56,7 +56,7 @@ def cached(
     texts, and lists, tuples and dicts of them. Limits and folder are those of the cache of pages.
     """
     if not len(dataset):
-        problem = f"{type(dataset).__name__} has no items: there is nothing to cache"
+        problem = f"{type(dataset).__name__} has no items. Pass a dataset that has some"
         raise ConfigError(problem, setting="cached.dataset", value=0)
     first, again = (pack_item(dataset[0]).checksum() for _ in range(2))
     if first != again:
@@ -210,7 +210,7 @@ def _read_key(key: Key) -> tuple[str, str | None]:
     files = [os.fspath(part) for part in parts if isinstance(part, os.PathLike)]
     if not parts or len(files) > 1 or not all(isinstance(part, str | int | os.PathLike) for part in parts):
         raise ConfigError(
-            f"key gives {key!r}: it must be a text, an integer or a Path, or a tuple with at most one Path",
+            f"key returns {key!r}. Return a text, an integer or a Path, or a tuple with at most one Path",
             setting="cached.key",
             value=key,
         )

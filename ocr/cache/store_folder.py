@@ -60,7 +60,7 @@ def read_about(folder: Path) -> tuple[dict[str, Any], Layout]:
         return about, Layout.from_json(about["layout"])
     except (*_GONE, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         # Other errors, such as too many open files, may pass: they are no reason to rebuild everything.
-        raise DamagedStoreError(f"{folder}: {error}") from error
+        raise DamagedStoreError(f"{folder}: about.json is damaged ({type(error).__name__}: {error})") from error
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise DamagedStoreError(f"{folder}: {error}") from error

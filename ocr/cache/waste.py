@@ -8,7 +8,7 @@ from ocr.cache.row_format import METADATA_SLOT_BYTES, ROW_BYTES, align
 from ocr.cache.store import CACHE_LINE_BYTES, Store
 
 ROWS_AT_ONCE = 1 << 16
-TOO_MUCH = "samples of pages that were edited since take too much of it"
+TOO_MUCH = "samples of edited pages take too much of it"
 NUMBERS = ("height", "width", "page", "metadata")
 _SIZES = np.dtype(
     {

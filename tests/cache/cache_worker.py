@@ -1,24 +1,17 @@
-"""Small pages, and a process that caches them in children: it imports everything once and forks one for each job.
-
-The process reads a line of jobs, runs them all at the same time, and answers with a line of what became of each.
-"""
+"""Small pages, and children of this process that cache them at the same time, or are killed while they do."""
 
 import gc
 import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import import_module
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import cv2
@@ -138,25 +131,17 @@ class Counted(FixedStage):
 
 
 class Worker:
-    """The process, as tests see it."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "import cache_worker; cache_worker.serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )
+    """Runs functions in children of this process, so that nothing is imported again."""
 
     def run(self, *jobs: dict[str, Any]) -> list[dict[str, Any]]:
         """Run jobs at the same time; what they returned, warned of or failed with, and how they ended."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(jobs, default=str) + "\n")
-        self._process.stdin.flush()
-        answers: list[dict[str, Any]] = json.loads(self._process.stdout.readline())
-        return answers
+        began = time.monotonic()
+        children = [_fork(wanted) for wanted in jobs]
+        kills = [(w["kill_after_seconds"], pid) for w, (pid, _) in zip(jobs, children, strict=True)]
+        for seconds, pid in sorted(kill for kill in kills if kill[0] is not None):
+            time.sleep(max(0.0, began + seconds - time.monotonic()))
+            os.kill(pid, signal.SIGKILL)
+        return [_outcome(*child) for child in children]
 
     def call(self, function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
         """Run one job that must come to its end."""
@@ -164,45 +149,15 @@ class Worker:
         assert answer["status"] == 0, answer
         return answer
 
-    def close(self) -> None:
-        """End it, once its jobs have ended."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
 
-
-@lru_cache(maxsize=1)
 def worker() -> Worker:
-    """The one of this test run; it ends with its input."""
     return Worker()
 
 
 def job(function: Callable[..., Any], kill_after_seconds: float | None = None, **arguments: Any) -> dict[str, Any]:
-    names = {"module": function.__module__, "function": function.__name__}
-    return names | {"kill_after_seconds": kill_after_seconds, "arguments": arguments, "form": form}
-
-
-def serve() -> None:
-    """Answer until the input ends."""
-    cv2.setNumThreads(1)
-    _warm_up()
-    for line in sys.stdin:
-        jobs = json.loads(line)
-        for wanted in jobs:
-            import_module(wanted["module"])
-        began = time.monotonic()
-        children = [_fork(wanted) for wanted in jobs]
-        kills = [(w["kill_after_seconds"], pid) for w, (pid, _) in zip(jobs, children, strict=True)]
-        for seconds, pid in sorted(kill for kill in kills if kill[0] is not None):
-            time.sleep(max(0.0, began + seconds - time.monotonic()))
-            os.kill(pid, signal.SIGKILL)
-        print(json.dumps([_outcome(*child) for child in children]), flush=True)
-
-
-def _warm_up() -> None:
-    """Load kernels and read the code of stages, so that no child has to."""
-    with TemporaryDirectory() as folder:
-        read_right(write_pages(Path(folder) / "pages", 2), Path(folder) / "cache")
+    """A call in a child, where paths are texts."""
+    texts = {name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()}
+    return {"function": function, "kill_after_seconds": kill_after_seconds, "arguments": texts}
 
 
 def _fork(wanted: dict[str, Any]) -> tuple[int, int]:
@@ -219,20 +174,20 @@ def _fork(wanted: dict[str, Any]) -> tuple[int, int]:
 
 
 def _answer(wanted: dict[str, Any]) -> dict[str, Any]:
-    global form
-    form = wanted["form"]
+    cv2.setNumThreads(1)
     sink = os.open(os.devnull, os.O_RDWR)
     os.dup2(sink, 0)
     os.dup2(sink, 1)
-    told: list[str] = []
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    logged: list[str] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("ocr").addHandler(handler)
     try:
-        result = getattr(import_module(wanted["module"]), wanted["function"])(**wanted["arguments"])
+        result = wanted["function"](**wanted["arguments"])
     except BaseException:
-        return {"error": traceback.format_exc(), "warnings": told}
-    return {"result": result, "warnings": told}
+        return {"error": traceback.format_exc(), "warnings": logged}
+    return {"result": result, "warnings": logged}
 
 
 def _outcome(pid: int, read_end: int) -> dict[str, Any]:

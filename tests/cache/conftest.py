@@ -1,9 +1,22 @@
 """What holds for a cache holds for both of its forms."""
 
+import gc
 from pathlib import Path
 
 import cache_worker
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_collections(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A dataset has a cycle of references in it and its files are open until that is found, so tests collect often.
+
+    What is loaded for the first page is left out of that: it is most of the objects.
+    """
+    folder = tmp_path_factory.mktemp("first")
+    cache_worker.items(cache_worker.open_pages(cache_worker.write_pages(folder / "pages", 2), folder / "cache"))
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["raw", "dense"])

@@ -2,10 +2,11 @@
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from cache_worker import items, open_pages, outcomes, read_right, write_pages
@@ -19,15 +20,27 @@ from ocr.pipeline.fingerprint import digest
 PAGES = 4
 
 
-@pytest.fixture
-def pages(tmp_path: Path, each_form: str) -> Path:
-    return write_pages(tmp_path / "pages", PAGES)
+class Full(NamedTuple):
+    """Pages, their samples, and a cache of all of them."""
+
+    pages: Path
+    expected: list[Any]
+    root: Path
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Full:
+    base = tmp_path_factory.mktemp("described")
+    pages = write_pages(base / "pages", PAGES)
+    expected = items(open_pages(pages))
+    assert read_right(pages, base / "cache", expected) == (0, PAGES, 0)
+    return Full(pages, expected, base / "cache")
 
 
 @pytest.fixture
-def folder(pages: Path, tmp_path: Path) -> Path:
-    read_right(pages, tmp_path / "cache")
-    return next((tmp_path / "cache").iterdir())
+def folder(full: Full, tmp_path: Path) -> Path:
+    """A copy of the one cache."""
+    return next(Path(shutil.copytree(full.root, tmp_path / "cache")).iterdir())
 
 
 def text(content: bytes) -> Callable[[Path], None]:
@@ -64,52 +77,48 @@ def make_huge(path: Path) -> None:
 
 
 LAYOUTS: list[Any] = [
-    *({"count": value} for value in (0, -1, PAGES + 1, PAGES - 1, 10**30, "4", 4.0, True, None, [4], "gone")),
-    *({"height": value} for value in (0, -64, 10**30, "64", None)),
-    *({"width": value} for value in (1, 65, {}, 64.0)),
-    *({"dtype": value} for value in ("bogus", "object", "O", "U8", 8, [], None, "uint8", "float64", "gone")),
-    *({"maps": value} for value in (False, "yes", 1, None)),
+    *({"count": value} for value in (0, PAGES + 1, PAGES - 1, 10**30, "4", 4.0, True, "gone")),
+    *({"height": value} for value in (0, -64, None)),
+    *({"width": value} for value in (1, 65, {})),
+    *({"dtype": value} for value in ("bogus", "object", "U8", 8, None, "uint8", "gone")),
+    *({"maps": value} for value in (False, "yes")),
     {"more": 1},
 ]
 TAMPERED = {
-    **{f"text {content[:12]!r}": text(content) for content in (b"", b"{}", b"[]", b"null", b"1", b'"x"', b"\xff\xfe")},
+    **{f"text {content[:12]!r}": text(content) for content in (b"", b"{}", b"[]", b"null", b"\xff\xfe")},
     **{f"nested {opening!r}": text(opening * 200_000) for opening in (b"[", b'{"a":')},
     "many digits": text(b'{"format": ' + b"9" * 5000 + b"}"),
-    **{f"format {value!r}": signed(format=value) for value in (0, 2, None, "1", [1])},
-    **{f"layout {value!r}": signed(layout=value) for value in (None, [], "x", 3)},
+    **{f"format {value!r}": signed(format=value) for value in (0, 2, "1")},
+    **{f"layout {value!r}": signed(layout=value) for value in (None, [], "x")},
     **{f"layout {layout}": signed(layout=layout) for layout in LAYOUTS},
-    **{f"dataset {value!r}": signed(dataset=value) for value in (None, 3, [], "\0", "[/x]")},
-    **{
-        f"created {value!r}": signed(created=value)
-        for value in (None, "now", [], -1, float("nan"), float("inf"), 1e300)
-    },
+    **{f"dataset {value!r}": signed(dataset=value) for value in (None, 3, "\0", "[/x]")},
+    **{f"created {value!r}": signed(created=value) for value in (None, "now", -1, float("nan"), float("inf"), 1e300)},
     **{f"stages {value!r}": signed(stages=value) for value in (None, 3, {}, "[/red]")},
     **{tamper.__name__: tamper for tamper in (make_a_pipe, make_a_loop, make_huge)},
 }
 
 
 @pytest.mark.parametrize("tamper", TAMPERED.values(), ids=TAMPERED.keys())
-def test_a_description_that_was_tampered_with_costs_pages_and_raises_nothing(pages, folder, tamper):
+def test_a_description_that_was_tampered_with_costs_pages_and_raises_nothing(full, folder, tamper):
     tamper(folder / "about.json")
     root = str(folder.parent)
     for command in (["ls"], ["stats"], ["stats", "--json"], ["verify"], ["clear", "--dry-run"]):
         result = CliRunner().invoke(app, ["cache", *command, "--folder", root])
         assert result.exception is None or isinstance(result.exception, SystemExit), (command, result.exception)
-    expected = items(open_pages(pages))
-    dataset = open_pages(pages, folder.parent)
+    dataset = open_pages(full.pages, folder.parent)
     for epoch in (1, 2):
-        assert_same(items(dataset), expected)
+        assert_same(items(dataset), full.expected)
         again = outcomes(dataset)
         dataset.set_epoch(epoch)
     assert again == (PAGES, 0, 0)
-    assert read_right(pages, folder.parent, expected) == (PAGES, 0, 0)
+    assert read_right(full.pages, folder.parent, full.expected) == (PAGES, 0, 0)
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022])
-def test_only_the_user_may_read_what_is_cached(pages, tmp_path, mask):
+def test_only_the_user_may_read_what_is_cached(full, tmp_path, mask):
     before = os.umask(mask)
     try:
-        read_right(pages, tmp_path / "new" / "cache")
+        read_right(full.pages, tmp_path / "new" / "cache", full.expected)
     finally:
         os.umask(before)
     root = tmp_path / "new" / "cache"
@@ -119,20 +128,20 @@ def test_only_the_user_may_read_what_is_cached(pages, tmp_path, mask):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_a_folder_that_exists_keeps_its_mode(pages, tmp_path):
+def test_a_folder_that_exists_keeps_its_mode(full, tmp_path):
     (tmp_path / "cache").mkdir(mode=0o755)
     (tmp_path / "cache").chmod(0o755)
-    read_right(pages, tmp_path / "cache")
+    read_right(full.pages, tmp_path / "cache", full.expected)
     assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o755
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "cache").iterdir()} == {0o700}
 
 
 @pytest.mark.parametrize("name", ["about.json", "rows", "data"])
-def test_a_cache_with_a_folder_in_place_of_a_file_is_removed_whole(pages, folder, name):
+def test_a_cache_with_a_folder_in_place_of_a_file_is_removed_whole(full, folder, name):
     cache = folder.parent
     (folder / name).unlink()
     (folder / name).mkdir()
     (folder / name / "inside").touch()
-    assert read_right(pages, cache) == (0, PAGES, 0)
-    assert read_right(pages, cache) == (PAGES, 0, 0)
+    assert read_right(full.pages, cache, full.expected) == (0, PAGES, 0)
+    assert read_right(full.pages, cache, full.expected) == (PAGES, 0, 0)
     assert [path.name for path in cache.iterdir()] == [folder.name]

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from rejection import rejects
 from torch.utils.data import DataLoader
 
 from ocr import Loader, cached
@@ -103,7 +104,7 @@ def test_a_file_that_is_gone_is_named(tmp_path):
     pictures = Pictures(write_pictures(tmp_path / "pictures"))
     items = open_cached(pictures, tmp_path / "cache")
     pictures.samples[2][0].unlink()
-    with pytest.raises(DataError, match=r"2\.npy: the file of item 2"):
+    with rejects(DataError, value=2, path=pictures.samples[2][0]):
         items[2]
 
 
@@ -175,18 +176,21 @@ def test_items_of_no_file_are_known_by_their_keys(tmp_path):
 
 
 def test_what_cannot_be_cached_is_refused_with_the_cure(tmp_path):
-    for dataset, match in (
-        (Numbers(noise=True), "another item 0 each time.*without its random transforms"),
-        (Numbers({"a": [1, {2}]}), r"the item\['a'\]\[1\] is set"),
-        (Numbers(np.array([object()])), "ndarray"),
-        (Numbers({(1, 2): 3}), "dict"),
-        ([], "no items"),
+    unordered, pair = {2}, (tmp_path / "a", tmp_path / "b")
+    objects, keyed = np.array([object()]), {(1, 2): 3}
+    for dataset, value in (
+        (Numbers(noise=True), "Numbers"),
+        (Numbers({"a": [1, unordered]}), unordered),
+        (Numbers(objects), objects),
+        (Numbers(keyed), keyed),
+        ([], 0),
     ):
-        with pytest.raises(ConfigError, match=match):
+        with rejects(ConfigError, setting="cached.dataset") as caught:
             cached(dataset, str, folder=tmp_path)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="at most one Path"):
-        cached(Numbers(), lambda index: (tmp_path / "a", tmp_path / "b"), folder=tmp_path)
-    with pytest.raises(ConfigError, match=r"listed='samples'.*it has value, noise"):
+        assert caught.value.value is value
+    with rejects(ConfigError, setting="cached.key", value=pair):
+        cached(Numbers(), lambda index: pair, folder=tmp_path)
+    with rejects(ConfigError, setting="cached.listed", value="samples"):
         cached(Numbers(), str, listed=["samples"], folder=tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -201,8 +205,9 @@ def test_tensors_and_arrays_that_hold_more_than_numbers_are_not_kept_as_plain_on
         torch.eye(2).to_sparse(),
         torch.ones(2, dtype=torch.complex64),
     ):
-        with pytest.raises(ConfigError, match=f"the item is {type(value).__name__} of "):
+        with rejects(ConfigError, setting="cached.dataset") as caught:
             pack_item(value)
+        assert caught.value.value is value
     assert torch.equal(unpack_item(pack_item(torch.ones(2, dtype=torch.complex64).conj().imag)), torch.zeros(2))
 
 
@@ -246,7 +251,7 @@ def test_any_kind_of_integer_is_an_index_and_a_key(tmp_path):
     found = [items[index] for index in (np.int64(1), torch.tensor(2), -1)]
     assert [(type(item), item) for item in found] == [(int, 1), (int, 2), (int, 2)]
     for index in (3, -4):
-        with pytest.raises(IndexError, match=f"index {index} of 3 items"):
+        with pytest.raises(IndexError):
             items[index]
 
 
@@ -256,7 +261,7 @@ def test_a_dataset_with_a_sparse_tensor_is_known_by_its_numbers(tmp_path):
         dataset.weights = (scale * torch.eye(2)).to_sparse()  # type: ignore[attr-defined]
         assert cached(dataset, str, folder=tmp_path)[0] == scale
     dataset.weights = torch.Generator()  # type: ignore[attr-defined]
-    with pytest.raises(ConfigError, match=r"weights.*draws at random"):
+    with rejects(ConfigError, setting="_Making.attributes['weights']", value="torch._C.Generator"):
         cached(dataset, str, folder=tmp_path)
 
 

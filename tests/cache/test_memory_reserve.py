@@ -95,7 +95,8 @@ def test_a_cache_in_memory_takes_nothing_of_the_reserve(machine, pages, tmp_path
     assert_same(items(dataset), items(open_pages(pages)))
     assert dataset.cache is not None
     assert dataset.cache.covered == kept
-    assert ("it is in memory (tmpfs), 1.1 GB are free, and 1.1 GB stay free" in caplog.text) == (kind == "tmpfs")
+    # As much is free as has to stay free.
+    assert caplog.text.count("1.1 GB") == (2 if kind == "tmpfs" else 0)
 
 
 @pytest.mark.parametrize(("kind", "stays"), [("tmpfs", False), ("ext4", True)])
@@ -113,7 +114,7 @@ def test_a_cache_in_memory_goes_when_programs_need_the_reserve(
     assert_same(items(dataset), expected)
     assert outcomes(dataset) == ((PAGES, 0, 0) if stays else (0, PAGES, 0))
     assert bool(list_stores(cache)) is stays
-    assert ("gave way" in caplog.text) is not stays
+    assert len(caplog.records) == (not stays)
 
 
 def test_what_a_disk_has_to_catch_up_with_is_bounded_by_the_memory(machine, pages, tmp_path, monkeypatch):
