@@ -209,14 +209,17 @@ def bootstrap(counts: NDArray[np.int64]) -> tuple[float, float]:
 
 
 def draw(result: Result, target: Path) -> None:
-    """H-mean over minutes, a line per seed."""
+    """H-mean over minutes, a line per seed; nothing without validations."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    curves = Place("", caption="Curve").tables(result.rows)
+    if not curves:
+        return
     figure, axis = pyplot.subplots(figsize=(7, 4), layout="constrained")
-    for caption, rows in Place("", caption="Curve").tables(result.rows).items():
+    for caption, rows in curves.items():
         points = [(row.value("minutes"), row.value("H-mean")) for row in rows]
         axis.plot(*zip(*points, strict=True), marker="o", label=caption.removeprefix("Curve of "))
     axis.set(xlabel="minutes", ylabel="H-mean at IoU 0.5")
