@@ -39,7 +39,7 @@ SIDE_NAMES = ("left", "top", "right", "bottom")
 def cut_by_page(word: MissedWord) -> str | None:
     """The page ends within the word."""
     if word.outside >= CUT_SHARE:
-        return f"{word.outside:.0%} of it are beyond the page"
+        return f"{word.outside:.0%} of it is beyond the page"
     return "it touches the edge of the page" if word.edge_distance < CUT_DISTANCE else None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from rejection import rejects
 from rich.console import Console
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -49,7 +50,6 @@ def test_a_slow_dataset_is_the_bottleneck_and_its_cache_the_cure():
 def test_a_slow_step_is_the_bottleneck_and_nothing_helps():
     found = advise(open_loader(Numbers()), lambda batch: time.sleep(10 * SLOW), items=3, show=False)
     assert found.bottleneck == "model"
-    assert "The model is the bottleneck" in found.sentence
     assert all(remedy.gain < 1.5 for remedy in found.remedies)
 
 
@@ -61,6 +61,7 @@ class ByBatch(Numbers):
         return [torch.full((4,), float(index)) for index in indices]
 
 
+@pytest.mark.slow
 def test_a_dataset_that_waits_could_read_a_batch_at_a_time():
     found = advise(open_loader(Numbers(SLOW, noise=1.0)), items=3, show=False)
     gains = {remedy.name: remedy.gain for remedy in found.remedies}
@@ -68,6 +69,7 @@ def test_a_dataset_that_waits_could_read_a_batch_at_a_time():
     assert gains["batch-wise reading"] > gains["1 thread"]
 
 
+@pytest.mark.slow
 def test_a_dataset_that_reads_batches_is_measured_as_torch_reads_it():
     found = advise(open_loader(ByBatch(SLOW, noise=1.0)), items=3, show=False)
     one_by_one = advise(open_loader(Numbers(SLOW, noise=1.0)), items=3, show=False)
@@ -86,6 +88,7 @@ class Uneven(Numbers):
         return torch.zeros(1)
 
 
+@pytest.mark.slow
 def test_batches_further_ahead_help_where_items_take_long_now_and_then():
     loader = DataLoader(Uneven(4 * SLOW, count=48), batch_size=1, num_workers=1, persistent_workers=True)
     found = advise(loader, lambda batch: time.sleep(SLOW), items=48, show=False)
@@ -94,15 +97,16 @@ def test_batches_further_ahead_help_where_items_take_long_now_and_then():
     assert ahead.gain > 1.02
 
 
+@pytest.mark.slow
 def test_workers_that_are_started_for_every_epoch_are_named_if_that_takes_longest():
     loader = open_loader(Numbers(count=8), num_workers=1, multiprocessing_context="spawn")
     found = advise(loader, items=2, show=False)
     assert found.bottleneck == "starting the workers"
-    assert found.sentence.startswith("Starting the workers takes")
     stay = next(remedy for remedy in found.remedies if remedy.name == "workers that stay")
     assert stay.gain > 2
 
 
+@pytest.mark.slow
 def test_random_items_are_not_to_be_cached():
     found = advise(open_loader(Numbers(SLOW, noise=1.0)), items=3, show=False)
     assert not [remedy for remedy in found.remedies if "cache" in remedy.name]
@@ -123,12 +127,12 @@ def test_every_remedy_is_tried_and_compared_with_its_prediction():
 
 def test_the_advice_is_shown_on_the_screen_in_a_file_and_in_a_notebook(tmp_path, capsys):
     found = advise(open_loader(Numbers(count=5)), lambda batch: None, items=2)
-    assert "One item of Numbers" in capsys.readouterr().out
+    assert "Numbers" in capsys.readouterr().out
     found.show(Console(width=100))
-    assert "An epoch of 5 items" in capsys.readouterr().out
+    assert "5 items" in capsys.readouterr().out
     found.write(tmp_path / "advice.html")
     page = (tmp_path / "advice.html").read_text()
-    assert "CPU milliseconds per item" in page
+    assert "<svg" in page
     assert "5 items" in page
     assert "ocr train" not in page
     assert found._repr_html_().startswith("<iframe srcdoc=")
@@ -153,7 +157,7 @@ def test_of_a_stream_or_any_iterable_waiting_and_computing_are_told_apart(wrap):
     # A worker of torch's DataLoader does the same; more than one would repeat a stream that knows nothing of them.
     assert set(gains) - {"batches ahead"} == ({"1 worker process"} if wrap is not iter else set())
     assert found.bottleneck == "the loader"
-    assert "batch" in found.sentence
+    assert found.advice.unit == "batch"
     assert {span.what for span in found.advice.timeline} == {"wait", "compute"}
 
 
@@ -180,24 +184,25 @@ def test_workers_make_batches_of_a_stream_ahead_however_short_the_step_is():
     assert found.advice.workers == 1
 
 
-def test_loaders_that_cannot_be_measured_are_refused_with_the_cure():
-    with pytest.raises(DataError, match="generator gives fewer than 16 batches"):
+def test_loaders_that_cannot_be_measured_are_refused():
+    with rejects(DataError, setting="loader"):
         advise(iter(Stream(0.0, count=3)), show=False)
-    with pytest.raises(ConfigError, match="generator can be read only once"):
+    with rejects(ConfigError, setting="verify", value=True):
         advise(iter(Stream(0.0)), verify=True, show=False)
-    with pytest.raises(ConfigError, match="batch_size=None"):
+    with rejects(ConfigError, setting="batch_size"):
         advise(DataLoader(Numbers(), batch_size=None), show=False)
-    with pytest.raises(ConfigError, match="items=0"):
+    with rejects(ConfigError, setting="items", value=0):
         advise(open_loader(Numbers()), items=0, show=False)
-    with pytest.raises(DataError, match=r"Numbers gives no batches.*drop_last"):
-        advise(DataLoader(Numbers(count=3), batch_size=4, drop_last=True), show=False)
-    with pytest.raises(DataError, match="Numbers gives no batches"):
-        advise(DataLoader(Numbers(), batch_sampler=[]), show=False)
-    with pytest.raises(ConfigError, match="sampler of the loader of Numbers has no length"):
-        advise(open_loader(Numbers(), sampler=iter(range(8))), show=False)
-    with pytest.raises(ConfigError, match="loader=3 gives no batches"):
+    for settings in ({"batch_size": 25, "drop_last": True}, {"batch_sampler": []}):
+        empty: Any = DataLoader(Numbers(), **settings)
+        with rejects(DataError, setting="loader", value=empty):
+            advise(empty, show=False)
+    numbers = iter(range(8))
+    with rejects(ConfigError, setting="sampler", value=numbers):
+        advise(open_loader(Numbers(), sampler=numbers), show=False)
+    with rejects(ConfigError, setting="loader", value=3):
         advise(3, show=False)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="step=3 cannot be called"):
+    with rejects(ConfigError, setting="step", value=3):
         advise(open_loader(Numbers()), 3, show=False)  # type: ignore[arg-type]
 
 
@@ -208,10 +213,10 @@ class Named:
         return {"a": torch.zeros(1), "b": torch.ones(1)}[name]
 
 
-def test_a_sampler_says_which_items_there_are_and_is_not_replaced_by_the_order_of_our_loader(capsys):
+def test_a_sampler_says_which_items_there_are_and_is_not_replaced_by_the_order_of_our_loader():
     named: Any = Named()
-    found = advise(DataLoader(named, batch_size=2, sampler=["a", "b", "a", "b"]), items=2)
-    assert "ocr.Loader" in capsys.readouterr().out
+    found = advise(DataLoader(named, batch_size=2, sampler=["a", "b", "a", "b"]), items=2, show=False)
+    assert set(found.advice.left_out) == {"ocr.Loader"}
     assert found.advice.pages == 4
     assert {remedy.name for remedy in found.remedies} >= {"1 worker process"}
     assert not [remedy.name for remedy in found.remedies if "thread" in remedy.name]

@@ -23,9 +23,18 @@ def open_dataset(data, folder, *stages, shape="square", **settings):
     )
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("cache", ["off", "prefix", "auto"])
-@pytest.mark.parametrize(("stages", "shape"), [((), "square"), (RANDOM, "square"), (RANDOM, "page")])
+@pytest.mark.parametrize(
+    ("workers", "cache", "stages", "shape"),
+    [
+        (0, "off", (), "square"),
+        (2, "off", RANDOM, "page"),
+        (0, "prefix", RANDOM, "square"),
+        (2, "prefix", (), "square"),
+        (0, "auto", RANDOM, "page"),
+        (2, "auto", (), "square"),
+        (2, "auto", RANDOM, "square"),
+    ],
+)
 def test_traced_batches_are_those_of_the_loader(synthetic, tmp_path, workers, cache, stages, shape):
     settings = {"batch_size": 3, "num_workers": workers, "shuffle": bool(stages), "device": "cpu"}
     plain = Loader(open_dataset(synthetic, tmp_path / "a", *stages, shape=shape, cache=cache), **settings)
