@@ -7,7 +7,7 @@ DEMO   := data/demo
 PAGES  := data/weights
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo weights test test-all coverage snapshots mutants check docs bench figures peers campaign soak lock clean
+.PHONY: help setup demo weights test test-all coverage snapshots mutants check transcripts docs bench figures peers campaign soak lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,14 +25,8 @@ $(READY): requirements.lock pyproject.toml
 
 setup: $(READY)  ## install everything into .venv and compile the kernels, once
 
-demo: $(READY)  ## make receipts, check them, train the lite detector on them, draw what it finds, advise (all in data/demo)
-	$(BIN)/ocr synth $(DEMO) --train 192 --val 32 --seed 0 --overwrite
-	$(BIN)/ocr doctor $(DEMO) --html $(DEMO)/doctor.html
-	$(BIN)/ocr preview $(DEMO) $(DEMO)/preview_train.png --split train
-	$(BIN)/ocr train experiment=demo dataset_base_path=$(DEMO) output_dir=$(DEMO)/run hydra.run.dir=$(DEMO)/run
-	$(BIN)/ocr test experiment=demo dataset_base_path=$(DEMO) hydra.run.dir=$(DEMO)/run checkpoint_path=$(DEMO)/run/checkpoints/best.ckpt
-	$(BIN)/ocr predict checkpoint_path=$(DEMO)/run/checkpoints/best.ckpt images=$(DEMO)/images/val out=$(DEMO)/predictions overwrite=true
-	$(BIN)/ocr advise experiment=demo dataset_base_path=$(DEMO) --json $(DEMO)/advice.json --html $(DEMO)/advice.html
+demo: $(READY)  ## make receipts, check them, teach the bundled detector their words, draw what it finds, advise (all in data/demo)
+	@$(BIN)/python examples/demo.py $(DEMO)
 
 weights: $(READY)  ## train the detector that comes with the package, on synthetic pages (an hour or two; all in data/weights)
 	$(BIN)/ocr synth $(PAGES) --train 2400 --val 80 --seed 16 --megapixels 0.5 4 --units usual \
@@ -61,6 +55,9 @@ check: $(READY)  ## ruff, mypy --strict, the documents' links and commands, the 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tests/check.py
+
+transcripts: $(READY)  ## run the commands that README and docs show, and write what they print and draw
+	$(BIN)/python docs/transcripts.py
 
 docs: $(READY)  ## the documentation site, built strictly into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet, warnings are not counted and strict has no effect

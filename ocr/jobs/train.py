@@ -20,6 +20,7 @@ from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, near_names
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.jobs.detector_settings import settings_of
+from ocr.jobs.recipe import AUTO
 from ocr.jobs.run import run_job
 from ocr.jobs.stored_settings import read_chosen
 from ocr.jobs.teacher import build_distillation
@@ -137,8 +138,15 @@ def build_trainer(config: DictConfig, training: bool = True) -> lightning.Traine
     """Lightning's trainer with the callbacks and loggers of the config; without them if nothing is trained."""
     callbacks = [make(node, f"callbacks.{name}") for name, node in config.callbacks.items() if node] if training else []
     loggers: Any = [make(node, f"logger.{name}") for name, node in config.logger.items() if node] if training else False
+    given = config.trainer
+    if not training:  # What is still `auto` is derived where a detector is trained.
+        scoring = config.copy()
+        scoring._set_flag("struct", False)
+        given = scoring.trainer
+        for key in [key for key, value in given.items() if value == AUTO]:
+            del given[key]
     trainer: lightning.Trainer = make(
-        config.trainer,
+        given,
         "trainer",
         callbacks=callbacks,
         logger=loggers,

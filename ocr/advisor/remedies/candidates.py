@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from ocr.pipeline.cut import Cut
 from ocr.pipeline.source import FolderSource
 from ocr.shards.index import DENSE, RAW, end_tar, write_member
 from ocr.shards.open import open_shards
+from ocr.shards.ready import ready_digest
 from ocr.shards.storage import Storage
 
 PAGE_BYTES, MAPS_BYTES = 3, 10
@@ -138,6 +139,9 @@ class Candidates:
             own, uncached = Path(tempfile.mkdtemp(dir=folder)), self.uncached
             write_tar(uncached, indices, kind, own / "val-000000.tar")
             source = open_shards([str(own / "val-000000.tar")], Storage(own))
+            if is_ready:  # As the index of `ocr convert` says; a tar alone does not.
+                stages = ready_digest(kind, uncached.fixed_part, uncached.targets)
+                source.index = replace(source.index, stages=stages)
             dataset = ShardDataset(
                 source,
                 uncached.transform,
