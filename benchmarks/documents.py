@@ -65,8 +65,9 @@ def write(root: Path, benchmarks: Iterable[Benchmark], results: Mapping[str, Res
 
 def render(result: Result, place: Place) -> list[str]:
     """Where and when it was measured, then the tables, then the notes."""
-    cores, memory = result.machine["cores"], result.machine["memory_gb"]
-    lines = [f"{result.date}, {cores} CPU cores, {memory:.0f} GB: `{result.command}`."]
+    cores, memory = result.machine["cores"], result.machine.get("memory_gb")
+    machine = f"{cores} CPU cores" + (f", {memory:.0f} GB" if memory else "")
+    lines = [f"{result.date}, {machine}: `{result.command}`."]
     tables = place.tables(result.rows)
     if not tables:
         raise ConfigError(f"{place.where}: {result.name} has no such rows", setting="table", value=place.where)

@@ -79,7 +79,8 @@ class Figure:
             return f"{int(value):,}{unit}"
         size = abs(value)
         digits = 0 if size >= 20 else 1 if size >= 2 else 2
-        digits = digits + 1 if unit in (" s", " ms") and size < 100 else digits
+        if unit in (" s", " ms"):
+            digits = 0 if size >= 100 else 1 if size >= 10 else 2
         return f"{value:,.{digits}f}{unit}" if size >= 0.01 else f"{value:.1e}{unit}"
 
 
@@ -99,6 +100,8 @@ class Target:
     at_most: float | None = None
     measured: Figure | None = None
     """What the number was computed from; shown in front of it."""
+    digits: int | None = None
+    """After the point, as of `Figure`."""
 
     def __post_init__(self) -> None:
         if (self.at_least is None) == (self.at_most is None):
@@ -117,8 +120,8 @@ class Target:
         return self.value >= self.bound if self.at_most is None else self.value <= self.bound
 
     def __str__(self) -> str:
-        shown = f"{Figure(self.value, self.unit)} (target {'≥' if self.at_most is None else '≤'} "
-        shown += str(Figure(self.bound, self.unit))
+        shown = f"{Figure(self.value, self.unit, self.digits)} (target {'≥' if self.at_most is None else '≤'} "
+        shown += str(Figure(self.bound, self.unit, self.digits))
         if not self.is_met:
             gap = 100 * abs(self.value - self.bound) / abs(self.bound) if self.bound else float("nan")
             shown += ": missed" + (f" by {gap:.{0 if gap >= 1 else 1}f} %" if gap == gap else "")

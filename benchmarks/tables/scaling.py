@@ -71,7 +71,10 @@ def page_rows(reads: Numbers, speed: Numbers, written: Numbers, data: Data) -> I
         yield row(f"converted to {shown}", f"{reads[name]:.2f} MB written", written[name])
     for kind in ("folder", "shards"):
         kept = [one for one in data.rows_of("scale") if one.name == kind][-1]
-        yield row(f"the rows of {kind}", f"{kept.value('file, bytes/page'):.0f} bytes on disk, 12 in memory")
+        yield row(
+            "the rows of a folder" if kind == "folder" else "the rows of shards",
+            f"{kept.value('file, bytes/page'):.0f} bytes on disk, 12 in memory",
+        )
 
 
 def node_rows(reads: Numbers, speed: Numbers) -> Iterator[Row]:

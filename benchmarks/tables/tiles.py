@@ -46,7 +46,7 @@ def tiles(data: Data) -> Iterator[Row]:
         pixels = np.mean([image.shape[0] * image.shape[1] for image, _ in made])
         scores = [hmean(detector, made) for detector in (whole, auto)]
         # Windows must not lose what the whole page gives.
-        tiled = Target(scores[1], at_least=bound or round(scores[0] - 0.005, 3))
+        tiled = Target(scores[1], at_least=bound or scores[0] - 0.005, digits=3)
         yield Row(
             name, {"megapixels": Figure(pixels / 1e6), "shrunk whole": Figure(scores[0], digits=3), "auto": tiled}
         )
