@@ -308,7 +308,7 @@ def fit(
         ("stream", {"max_steps": 7}),
         pytest.param("stream", {"max_epochs": 3, "limit_train_batches": 2}, marks=pytest.mark.slow),
         pytest.param("folder", {"max_steps": 7, "max_epochs": 4}, marks=pytest.mark.slow),
-        pytest.param("folder", {"max_epochs": 3}, marks=pytest.mark.slow),
+        ("folder", {"max_epochs": 3}),
     ],
 )
 def test_a_resumed_training_loses_and_repeats_no_batch(synthetic, tmp_path, kind, limits):
