@@ -44,6 +44,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="setting of what is trained")
     parser.add_argument("--list", action="store_true", help="show the benchmarks; run nothing")
     parser.add_argument("--kept", action="store_true", help="run nothing: write the kept results into the documents")
+    parser.add_argument("--show", action="store_true", help="only show the tables; write no document")
     parser.add_argument("--missing", action="store_true", help="only those without a kept result")
     parser.add_argument("--folder", type=Path, default=KEPT, help="results (default: data/figures)")
     parser.add_argument(
@@ -196,14 +197,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     chosen = choose(options, known)
     root = options.documents or ROOT
-    if not options.names:
+    if not options.names and not options.show:
         documents.check_marks(root, known)
     failed = [] if options.kept else run_all(options, chosen)
     results = {
         one.name: _kept(options.folder, one.name) for one in chosen if (options.folder / f"{one.name}.json").exists()
     }
     quotable = {name: result for name, result in results.items() if options.documents or not result.synthetic}
-    for one in chosen:
+    for one in [] if options.show else chosen:
         if one.name in quotable and not any(line.startswith(f"{one.name}:") for line in failed):
             try:
                 for where in documents.write(root, [one], quotable):
