@@ -1,12 +1,11 @@
 """Maps drawn by torch are those of the compiled kernel, on the CPU and on a GPU."""
 
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from test_dali_loader import COLOURS, GEOMETRY, compare, open_split
+from test_dali_loader import COLOURS, GEOMETRY, HAS_DALI, compare, open_split
 
 from ocr.dali import maps as dali_maps
 from ocr.dali.graph import ocr_pipeline
@@ -21,7 +20,7 @@ from ocr.pipeline.targets import Targets
 NAMES = [f"{name}s" for name in Maps._fields]
 on_gpu = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available() or sys.platform != "linux", reason="no GPU here"),
+    pytest.mark.skipif(not torch.cuda.is_available() or not HAS_DALI, reason="no GPU here"),
 ]
 
 
@@ -87,7 +86,7 @@ def test_a_page_with_more_than_fits_at_once_is_drawn_in_parts(monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available() or sys.platform != "linux", reason="no GPU here")
+@pytest.mark.skipif(not torch.cuda.is_available() or not HAS_DALI, reason="no GPU here")
 @pytest.mark.parametrize("maps", ["host", "device"])
 @pytest.mark.parametrize(("split", "random"), [("val", ()), ("train", (*GEOMETRY, *COLOURS))])
 def test_a_gpu_gives_the_batches_of_the_default_loader(synthetic, split, random, maps):
