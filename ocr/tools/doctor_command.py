@@ -43,7 +43,7 @@ def doctor(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Also list labels that this detector contradicts: a file, or glyphfeed, the package's. It must not "
+            help="Also list labels that this detector contradicts: a file, or glyphfeed, the bundled one. It must not "
             "have learnt these labels."
         ),
     ] = None,

@@ -59,7 +59,7 @@ def write_project(folder: Path) -> list[Path]:
     files = {folder / name: text for name, text in FILES.items()}
     if existing := [file for file in files if file.exists()]:
         raise ConfigError(
-            f"{existing[0]} exists, and would be replaced. Remove it, or give another folder", path=existing[0]
+            f"{existing[0]} exists, and would be replaced. Remove it, or choose another folder", path=existing[0]
         )
     for file, text in files.items():
         with replacing(file) as stream:

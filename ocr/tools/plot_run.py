@@ -23,7 +23,7 @@ def plot_run(run: Path, target: Path) -> None:
     logs = sorted(run.glob("csv/*/metrics.csv"))
     if not logs:
         raise DataError(
-            f"{run}/csv has no metrics.csv. Give the folder of a run of `ocr train` with its CSV logger on", path=run
+            f"{run}/csv has no metrics.csv. Pass the folder of a run of `ocr train` with its CSV logger on", path=run
         )
     hmean, loss = _values(logs[-1], HMEAN), _values(logs[-1], LOSS)
     if not hmean or not loss:
@@ -55,7 +55,7 @@ def main() -> None:
     with one_line_errors():
         if len(sys.argv) != 3:
             raise ConfigError(
-                "give the folder of a run and a picture: plot_run.py outputs/DAY/TIME curve.png", value=sys.argv[1:]
+                "pass the folder of a run and a picture: plot_run.py outputs/DAY/TIME curve.png", value=sys.argv[1:]
             )
         plot_run(Path(sys.argv[1]), Path(sys.argv[2]))
         print(f"drawn: {sys.argv[2]}")

@@ -30,7 +30,7 @@ def listed_splits(config: DictConfig) -> list[str]:
     splits = list(config.splits) if isinstance(config.splits, ListConfig) else []
     if not splits:
         raise ConfigError(
-            f"splits={config.splits} is not a list of splits. Give one: splits=[train,val]",
+            f"splits={config.splits} is not a list of splits. Set one: splits=[train,val]",
             setting="splits",
             value=config.splits,
         )

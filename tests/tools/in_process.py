@@ -1,10 +1,14 @@
-"""The scripts as a user types them, run in this process: a new one would import libraries for seconds."""
+"""Scripts and interrupts as a user types them, in this process: a new one would import libraries for seconds."""
 
 import io
 import logging
+import os
 import runpy
+import signal
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,3 +43,25 @@ def run_script(script: str, cwd: Path, *words: str) -> Ended:
             root.handlers[:] = handlers
             root.setLevel(level)
     return Ended(status, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def interrupted_at(page: int, folder: Path) -> Iterator[None]:
+    """Ctrl-C when a file of the folder is opened, the first one being 1."""
+    left, start = page, str(folder)
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal left
+        if left and event == "open" and str(arguments[0]).startswith(start):
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1)  # A worker waits until the main thread has heard of it.
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.addaudithook(hook)
+    try:
+        yield
+    finally:
+        left = 0  # A hook cannot be removed.
+        signal.signal(signal.SIGINT, before)

@@ -1,16 +1,13 @@
 """`ocr cache build`: the caches of a training are filled ahead, by one or by two, in one go or not."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from in_process import ROOT, run_script
+from in_process import ROOT, interrupted_at, run_script
 from rejection import rejects
 from typer.testing import CliRunner
 
@@ -104,30 +101,10 @@ def test_what_cannot_work_is_named_before_anything_is_made(synthetic, root, argu
     assert not root.exists()
 
 
-class InterruptAt:
-    """SIGINT for this process when a thread opens a page; the thread waits until the main one has heard of it."""
-
-    def __init__(self, pages: int) -> None:
-        self.left = pages
-        self.folder = "none yet"
-        sys.addaudithook(self)
-
-    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
-        if self.left and event == "open" and str(arguments[0]).startswith(self.folder):
-            self.left -= 1
-            if not self.left:
-                os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(1)
-
-
 def test_an_interrupted_build_leaves_what_it_made_and_the_next_continues(dataset_folder, root):
     slow = ("--split", "train", "--workers", "1", "transforms.size=64")
-    interrupt, before = InterruptAt(4), signal.signal(signal.SIGINT, signal.default_int_handler)
-    interrupt.folder = str(dataset_folder / "images" / "train")
-    try:
+    with interrupted_at(4, dataset_folder / "images" / "train"):
         done = CliRunner(env={"COLUMNS": "80"}).invoke(app, command(dataset_folder, root, *slow))
-    finally:
-        signal.signal(signal.SIGINT, before)
     assert done.exit_code == 130, done.output
     assert "interrupted" in done.output
     made = ready(root)

@@ -1,11 +1,13 @@
 """A conversion that is killed anywhere, interrupted or out of room, and begun again, ends with the same bytes."""
 
 import ctypes
+import errno
 import hashlib
 import json
 import multiprocessing
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -23,6 +25,8 @@ from typing import Any
 import cv2
 import pytest
 from convert_pages import NAMES, convert, files, open_pages, verify, write_pages
+from in_process import interrupted_at
+from rejection import rejects
 
 from ocr import cli
 from ocr.errors import OutputError
@@ -148,8 +152,18 @@ def prepare_more(data: Path, out: Path) -> dict[str, Any]:
     return {"samples_per_shard": 2, "overwrite": True}
 
 
-@pytest.mark.parametrize("prepare", [prepare_nothing, prepare_edit, prepare_more], ids=lambda value: value.__doc__)
-def test_a_converter_killed_at_any_of_its_calls_ends_with_the_same_bytes(tmp_path, prepare):
+@pytest.mark.parametrize(
+    ("prepare", "step"),
+    [
+        (prepare_nothing, 7),
+        *(
+            pytest.param(prepare, 1, marks=pytest.mark.slow)
+            for prepare in (prepare_nothing, prepare_edit, prepare_more)
+        ),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_a_converter_killed_at_any_of_its_calls_ends_with_the_same_bytes(tmp_path, prepare, step):
     data, ready, out, log = write_pages(tmp_path / "pages", NAMES[:3]), *(tmp_path / name for name in ("a", "out", "l"))
     ready.mkdir()
     settings = {"samples_per_shard": 1} | prepare(data, ready)
@@ -160,7 +174,7 @@ def test_a_converter_killed_at_any_of_its_calls_ends_with_the_same_bytes(tmp_pat
     assert files(out) == expected
     calls = int(log.read_text())
     assert calls > 15
-    for die_at in range(1, calls + 1):
+    for die_at in range(step, calls + 1, step):
         shutil.rmtree(out)
         shutil.copytree(ready, out)
         assert end_of(convert_and_die, data, out, settings, die_at, log) == -signal.SIGKILL
@@ -175,13 +189,14 @@ def convert_with_limit(data: Path, out: Path, limit_bytes: int, deadly: bool) ->
     plan = make_plan(open_pages(data), "val", out, settings)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL if deadly else signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
-    with pytest.raises(OutputError, match=r"cannot write .*val-.*File too large"):
+    with rejects(OutputError, setting=None):
         convert_split(plan, settings, show_progress=False)
     assert not list(out.glob(".*.partial"))
     os._exit(NO_ROOM)
 
 
-@pytest.mark.parametrize("deadly", [True, False], ids=["killed", "told"])
+@pytest.mark.slow
+@pytest.mark.parametrize("deadly", [True, False], ids=["killed", "reported"])
 def test_a_write_that_ends_in_the_middle_leaves_nothing_that_counts(tmp_path, deadly):
     data, out = write_pages(tmp_path / "pages"), tmp_path / "out"
     convert(data, tmp_path / "expected", samples_per_shard=3)
@@ -207,9 +222,10 @@ def convert_on_a_small_disk(data: Path, out: Path, expected: Path) -> None:
     if library.mount(b"tmpfs", os.fsencode(out), b"tmpfs", 0, b"size=40k"):
         os._exit(NO_ROOM)
     # Which file no longer fits varies from run to run: a shard, or now and then the small receipt beside it.
-    full = r"cannot write .*val-00000\d\.tar(\.done\.json)? .*No space left on device.*free space"
-    with pytest.raises(OutputError, match=full):
+    with pytest.raises(OutputError) as caught:
         convert(data, out, samples_per_shard=2, workers=1)
+    assert re.search(r"val-00000\d\.tar(\.done\.json)? ", str(caught.value))
+    assert os.strerror(errno.ENOSPC) in str(caught.value)
     assert list(out.glob("val-*.tar"))
     assert not list(out.glob(".*.partial"))
     assert library.mount(b"tmpfs", os.fsencode(out), b"tmpfs", remount, b"size=10m") == 0
@@ -217,6 +233,7 @@ def convert_on_a_small_disk(data: Path, out: Path, expected: Path) -> None:
     assert files(out) == files(expected)
 
 
+@pytest.mark.slow
 def test_a_disk_that_gets_full_and_has_room_again_holds_the_same_bytes(tmp_path):
     data, out = write_pages(tmp_path / "pages"), tmp_path / "out"
     out.mkdir()
@@ -231,6 +248,7 @@ def convert_ready(data: Path, out: Path) -> None:
     convert(data, out, ready=True, samples_per_shard=2, workers=2)
 
 
+@pytest.mark.slow
 def test_converters_killed_at_random_moments_end_with_the_same_bytes(tmp_path):
     names = tuple(f"{number:02d}.jpg" for number in range(40))
     data, out = write_pages(tmp_path / "pages", names), tmp_path / "out"
@@ -259,23 +277,19 @@ def test_converters_killed_at_random_moments_end_with_the_same_bytes(tmp_path):
     assert in_the_middle
 
 
-def type_command(data: Path, out: Path) -> None:
-    sys.argv = ["ocr", "convert", str(data), str(out), "--samples-per-shard", "1", "--workers", "2"]
-    cli.main()
-
-
-def test_ctrl_c_leaves_whole_shards_and_the_same_command_goes_on(tmp_path):
-    names = tuple(f"{number:03d}.jpg" for number in range(300))
+def test_ctrl_c_leaves_whole_shards_and_the_same_command_continues(tmp_path, monkeypatch, capsys):
+    names = tuple(f"{number:03d}.jpg" for number in range(40))
     data, out = write_pages(tmp_path / "pages", names), tmp_path / "out"
-    with child(type_command, data, out) as process:
-        while process.is_alive() and len(list(out.glob("val-*.tar"))) < 5:
-            time.sleep(0.001)
-        os.kill(process.pid or 0, signal.SIGINT)
-    assert process.exitcode == 130
+    words = ["convert", str(data), str(out), "--samples-per-shard", "1", "--workers", "2"]
+    monkeypatch.setattr(sys, "argv", ["ocr", *words])
+    with interrupted_at(20, data / "images"), pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130
+    assert "Traceback" not in capsys.readouterr().err
     assert_no_lie(out)
     begun = set(files(out))
-    assert len(begun) < 600
+    assert len(begun) < 80
     assert not [name for name in begun if name.endswith((".partial", "-index.json"))]
     done = convert(data, out, samples_per_shard=1)
-    assert done.kept == len([name for name in begun if name.endswith(".done.json")]) >= 5
+    assert done.kept == len([name for name in begun if name.endswith(".done.json")]) >= 1
     assert not verify(data, out).problems

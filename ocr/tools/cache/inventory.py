@@ -70,7 +70,7 @@ def find_caches(root: Path, names: Sequence[str] = ()) -> dict[Path, str]:
             )
         if len(matching) > 1:
             candidates = ", ".join(short[folder] for folder in matching)
-            raise ConfigError(f"{name!r} could be any of {candidates}: give more of the name", value=name, path=root)
+            raise ConfigError(f"{name!r} could be any of {candidates}: type more of the name", value=name, path=root)
         wanted |= set(matching)
     return {folder: name for folder, name in short.items() if not names or folder in wanted}
 

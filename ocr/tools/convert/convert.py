@@ -83,7 +83,7 @@ def only_one(folder: Path) -> Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise OutputError(
-            f"cannot write to {folder} ({error.strerror}). Give another folder", setting="out", path=folder
+            f"cannot write to {folder} ({error.strerror}). Choose another folder", setting="out", path=folder
         ) from error
     try:
         try:
@@ -120,8 +120,8 @@ def _stale_shards(plan: Plan, overwrite: bool) -> list[Path]:
     if stale and not overwrite:
         names = ", ".join(path.name for path in stale[:3]) + (", ..." if len(stale) > 3 else "")
         raise ConfigError(
-            f"{plan.out} has {len(stale)} shards of an earlier conversion that this one does not need ({names}): "
-            "readers would mix them. Remove them with --overwrite (overwrite=true), or give another folder",
+            f"{plan.out} holds shards of an earlier conversion that this one does not need ({names}): "
+            "readers would mix them. Remove them with --overwrite (overwrite=true), or choose another folder",
             setting="overwrite",
             value=len(stale),
             path=plan.out,
@@ -130,7 +130,7 @@ def _stale_shards(plan: Plan, overwrite: bool) -> list[Path]:
 
 
 def _index_of(plan: Plan) -> ShardIndex | None:
-    with suppress(DataError):  # An unreadable one is written again.
+    with suppress(DataError):  # An unreadable one is rewritten.
         return read_index(index_path(plan.out, plan.split))
     return None
 

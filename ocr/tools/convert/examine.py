@@ -140,11 +140,11 @@ class _Page:
             return [self._problem("", f"has {', '.join(stored.members)} instead of {', '.join(self._extensions)}")]
         found = []
         if task.pages.annotation_digest(self._position).hex() != stored.annotation:
-            found.append(self._problem("json", f"the source's annotation of {filename} is another"))
+            found.append(self._problem("json", f"the source's annotation of {filename} has changed"))
         try:
             raw = replace(task.pages.read(self._position), index=task.indices[self._position])
             if content_digest(raw.encoded).hex() != stored.content:
-                return [*found, self._problem(self._extensions[0], f"the source's image {filename} is another")]
+                return [*found, self._problem(self._extensions[0], f"the source's image {filename} has changed")]
             return found + list(self._compare(raw, recompute))
         except DataError as error:
             return [*found, self._problem("", str(error))]

@@ -98,7 +98,7 @@ def _print_problems(problems: Sequence[Problem], console: Console) -> None:
         if len(found) > MAX_PROBLEMS_PER_FILE:
             console.print(f"[red]{escape(found[0].file)}[/]: and {len(found) - MAX_PROBLEMS_PER_FILE} more", **PLAIN)
     if problems:
-        console.print("Wrong shards are written again by the same command without --verify", **PLAIN)
+        console.print("The same command without --verify rewrites the wrong shards", **PLAIN)
 
 
 def _print_left_out(skipped: Mapping[str, str], console: Console) -> None:
@@ -121,5 +121,5 @@ def _local_folder(out: str | Path) -> Path:
         )
     folder = Path(out).expanduser()
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file. Give a folder for the shards", setting="out", value=out, path=folder)
+        raise ConfigError(f"{folder} is a file. Name a folder for the shards", setting="out", value=out, path=folder)
     return folder.absolute()

@@ -149,7 +149,7 @@ def _refuse_other_images(split: Split, target: Path) -> None:
     link = target / "images" / split.name
     if (link.exists() or link.is_symlink()) and link.resolve() != split.folder.resolve():
         raise ConfigError(
-            f"--fix {target} would put the annotations of {split.folder} beside the images of {link.resolve()}: "
+            f"--fix {target} would put the annotations of {split.folder} next to the images of {link.resolve()}: "
             f"name another folder, or remove {link}",
             setting="--fix",
             value=target,

@@ -46,7 +46,7 @@ def cross_fit(report: Report, folds: int, work: Path, settings: Sequence[str], c
             continue
         if len(pages) < folds:
             raise ConfigError(
-                f"--folds {folds}: {split.folder} has {len(pages)} readable pages. Give fewer folds",
+                f"--folds {folds}: {split.folder} has {len(pages)} readable pages. Set fewer folds",
                 setting="--folds",
                 value=folds,
                 path=split.folder,

@@ -66,7 +66,7 @@ def judge_frame(
     trained = frame_by_geometry(vertices, facts.orientation, facts.raw_size, claimed_size) or "upright"
     used = trained if annotation_frame == "auto" else annotation_frame
     if by_size and by_bounds in (None, by_size):
-        return Verdict(by_size, "the annotation's page size is that of this frame", used)
+        return Verdict(by_size, "the annotation's page size fits this frame", used)
     # One stray vertex is enough to mislead the bounds, so the pixels are checked too.
     by_pixels, damaged = _ask_pixels(facts, outlines)
     if by_pixels:

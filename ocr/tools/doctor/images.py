@@ -78,7 +78,7 @@ def inspect_image(path: Path, *, deep: bool = False, max_pixels: int = PIXEL_LIM
         header = _open_header(path, max_pixels)
     except ImageError:
         with path.open("rb") as file:
-            detail = f"{facts.byte_count} bytes starting {file.read(8)!r} that are no readable image"
+            detail = f"{facts.byte_count} bytes starting {file.read(8)!r}: not a readable image"
         return replace(facts, problem="unreadable-image", detail=detail)
     (width, height), facts = header.raw_size, replace(facts, raw_size=header.raw_size, orientation=header.orientation)
     if width * height > max_pixels:

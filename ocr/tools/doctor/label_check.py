@@ -16,7 +16,7 @@ def check_options(model: str | None, folds: int | None, tasks: str | None, out: 
     """Refuse options that do not fit together, before anything is read."""
     if model is not None and folds is not None:
         raise ConfigError(
-            "--model and --folds: one of them judges. Detectors of --folds start from the package's own",
+            "--model and --folds exclude each other: --folds trains its own detectors, from the bundled one",
             setting="--folds",
             value=folds,
         )

@@ -39,7 +39,7 @@ class Judge:
     """A detector, and the pages of each split that it judges."""
 
     model: Path | None
-    """None: the package's own."""
+    """None: the bundled detector."""
     pages: Mapping[str, Sequence[str]]
 
 
@@ -50,7 +50,7 @@ def model_path(model: str) -> Path | None:
     path = Path(model)
     if not path.exists():
         raise ConfigError(
-            f"--model {model}: no such file. Give a checkpoint, what `ocr export` wrote, or {PACKAGED}: the package's",
+            f"--model {model}: no such file. Pass a checkpoint, an exported model, or {PACKAGED}: the bundled detector",
             setting="--model",
             value=model,
             path=path,

@@ -23,7 +23,7 @@ def find_splits(data: Path, wanted: Sequence[str] | None = None) -> list[tuple[s
     if not images.is_dir():
         raise DataError(
             f"{images}: no such folder. A dataset has images/<split>/ and jsons/<split>.json; for another layout "
-            "give the image folder, and the annotations with --annotation-path",
+            "pass the image folder, and the annotations with --annotation-path",
             path=images,
         )
     folders = {entry.name for entry in images.iterdir() if entry.is_dir() and not entry.name.endswith("_maps")}

@@ -43,7 +43,7 @@ def measure_folder(folder: Path | str, max_pages: int = MAX_PAGES) -> list[PageM
     sources = [source for source in _open_splits(folder) if len(source)]
     if not sources:
         raise ConfigError(
-            f"--like {folder}: it holds no images. Give a folder of pages, or one with images/<split>",
+            f"--like {folder}: it holds no images. Pass a folder of pages, or one with images/<split>",
             setting="--like",
             value=folder,
             path=folder,
@@ -68,7 +68,7 @@ def measure_folder(folder: Path | str, max_pages: int = MAX_PAGES) -> list[PageM
 def _open_splits(folder: Path) -> list[FolderSource]:
     if not folder.is_dir():
         raise ConfigError(
-            f"--like {folder}: there is no such folder. Give a folder of pages",
+            f"--like {folder}: there is no such folder. Pass a folder of pages",
             setting="--like",
             value=folder,
             path=folder,
