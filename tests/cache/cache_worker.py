@@ -135,8 +135,12 @@ class Worker:
 
     def run(self, *jobs: dict[str, Any]) -> list[dict[str, Any]]:
         """Run jobs at the same time; what they returned, warned of or failed with, and how they ended."""
+        # Here, where its threads are: a child would wait for them for ever.
+        threads = cv2.getNumThreads()
+        cv2.setNumThreads(1)
         began = time.monotonic()
         children = [_fork(wanted) for wanted in jobs]
+        cv2.setNumThreads(threads)
         kills = [(w["kill_after_seconds"], pid) for w, (pid, _) in zip(jobs, children, strict=True)]
         for seconds, pid in sorted(kill for kill in kills if kill[0] is not None):
             time.sleep(max(0.0, began + seconds - time.monotonic()))
@@ -174,7 +178,6 @@ def _fork(wanted: dict[str, Any]) -> tuple[int, int]:
 
 
 def _answer(wanted: dict[str, Any]) -> dict[str, Any]:
-    cv2.setNumThreads(1)
     sink = os.open(os.devnull, os.O_RDWR)
     os.dup2(sink, 0)
     os.dup2(sink, 1)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rich
 import torch
 from cache_worker import (
     SIDE,
-    Counted,
     fixed,
     items,
     open_pages,
@@ -143,9 +143,8 @@ def preload_at_a_terminal(folder: str, kept_in: str) -> str:
     screen, terminal = os.openpty()
     os.dup2(terminal, 1)
     os.environ["TERM"] = "xterm"
-    # Slow enough for the bar to be drawn.
-    transform = fixed(Counted(f"{kept_in}.log", seconds=0.3))
-    dataset = open_pages(folder, cache_folder=kept_in, preload_images=True, transform=transform)
+    rich.reconfigure()  # Its console of this process has found no terminal before.
+    dataset = open_pages(folder, cache_folder=kept_in, preload_images=True)
     assert dataset.cache is not None
     assert dataset.cache.covered == 1
     # Closed, the terminal ends with an error instead of more text.

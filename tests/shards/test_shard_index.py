@@ -1,14 +1,18 @@
-"""Tar shards: what is taken from them, and that damage is told and not passed over."""
+"""Tar shards: what is taken from them, and that damage is reported and not passed over."""
 
 import io
 import json
+import struct
 import tarfile
 
+import numpy as np
 import pytest
 from rejection import rejects
 
 from ocr.errors import DataError
+from ocr.formats.npy_header import read_npy_header
 from ocr.shards.index import RAW, Shard, ShardIndex, end_tar, scan_tar, write_member
+from ocr.shards.members import as_array
 from ocr.shards.sample_rows import SampleRows, StoredSample
 
 
@@ -140,3 +144,30 @@ def test_an_index_with_a_part_that_cannot_be_is_refused_by_name(change):
 def test_a_file_that_is_no_tar_is_damaged_from_its_first_byte_on():
     with rejects(DataError, value=0, path="a.tar"):
         list(scan_tar(io.BytesIO(b"no tar" * 200), "a.tar"))
+
+
+HEADERS = {
+    "a bracket that stays open": b"{'descr': '<f4', 'shape': (3,",
+    "a text that stays open": b"{'descr': '''",
+    "minus signs without end": b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + b"-" * 5000 + b"1,)}",
+    "brackets without end": b"(" * 5000,
+    "a side of less than nothing": b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}",
+    "objects": b"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}",
+}
+
+
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+def test_a_damaged_header_of_an_array_is_refused_by_name(header):
+    data = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(64)
+    with pytest.raises(ValueError, match=r"."):
+        read_npy_header(io.BytesIO(data))
+    with rejects(DataError, value=None, path="a.tar"):
+        as_array(np.frombuffer(data, np.uint8), "a.tar: 7", "a.tar")
+
+
+def test_a_sample_in_a_shard_that_is_not_listed_is_refused():
+    index = written_index()
+    del index["digest"]
+    index["samples"][1][2] = 1
+    with rejects(DataError, value=1, path="val-index.json"):
+        ShardIndex.read(io.BytesIO(json.dumps(index).encode()), "val-index.json")
