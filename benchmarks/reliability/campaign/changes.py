@@ -1,11 +1,13 @@
-"""Damaged copies of valid files: bytes, texts and JSON values, a few changes each."""
+"""Damaged copies of valid files: bytes, texts and JSON values, a few changes each; and damage as a disk does it."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from pathlib import Path
 from random import Random
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -205,3 +207,53 @@ CHANGERS: dict[str, Callable[[bytes, Random, Sequence[bytes]], bytes]] = {
     "text": change_lines,
     "xml": change_xml,
 }
+
+
+# -- damage to a file, as a fault of a disk does it
+
+
+def flip_file(file: Path, rng: Random) -> None:
+    data = bytearray(file.read_bytes() or b"\0")
+    flip_bit(data, rng)
+    with file.open("r+b") as stream:  # In place: a file that is open somewhere changes there too.
+        stream.write(data)
+
+
+def cut_file(file: Path, rng: Random) -> None:
+    os.truncate(file, rng.randrange(max(1, file.stat().st_size)))
+
+
+def fill_file(file: Path, rng: Random) -> None:
+    """Random bytes, zeros or a part of the file itself in the place of others."""
+    data = bytearray(file.read_bytes() or b"\0")
+    start, other, length = rng.randrange(len(data)), rng.randrange(len(data)), rng.choice((1, 16, 128, 4096))
+    data[start : start + length] = rng.choice((rng.randbytes(length), bytes(length), data[other : other + length]))
+    file.write_bytes(data)
+
+
+def lose_file(file: Path, rng: Random) -> None:
+    """The file is gone, empty, longer, something else, or a folder of its name."""
+    action = rng.randrange(5)
+    if action == 0:
+        file.write_bytes(b"")
+    elif action == 1:
+        file.write_bytes(file.read_bytes() + rng.randbytes(rng.choice((1, 100, 5000))))
+    elif action == 2:
+        file.write_text(repr(rng.choice(JUNK)), errors="replace")
+    else:
+        file.unlink()
+        if action == 3:
+            file.mkdir()
+
+
+DAMAGES: dict[str, tuple[str, Callable[[Path, Random], None]]] = {
+    "flip": ("a bit flipped", flip_file),
+    "cut": ("the end cut off", cut_file),
+    "garbage": ("garbage written", fill_file),
+    "lost": ("gone, empty or something else", lose_file),
+}
+
+
+def damage(file: Path, rng: Random, name: str = "") -> None:
+    """Of the given kind, or of any."""
+    DAMAGES[name or rng.choice([*DAMAGES])][1](file, rng)

@@ -1,0 +1,338 @@
+"""Models: damaged files and those of other programs, a service with damaged uploads, a training that is killed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from benchmarks.reliability.campaign.cases import Case, Child, FindingError, fault
+from benchmarks.reliability.campaign.changes import change_bytes, damage
+from benchmarks.reliability.campaign.pages import MAX_PIXELS, SETTINGS, encoded, images, noise, shard_bytes
+from ocr.deploy.detector import Detector
+from ocr.deploy.model_file import NAMES, ModelInfo
+from ocr.deploy.runtimes import open_model
+from ocr.errors import GlyphFeedError
+from ocr.models.detector import TextDetector
+from ocr.models.load import load_detector, save_detector
+from ocr.pipeline.device import Normalize
+
+RUNTIMES = ("onnx", "onnxscript", "onnxruntime", "openvino")
+SERVER = ("fastapi", "uvicorn", "pypdfium2", "prometheus_client")
+PAGE = np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3), dtype=np.uint8)
+ALLOWED = {200, 408, 413, 415, 422, 429, 504}
+REQUESTS, BATCH, PATIENCE_SECONDS = 3, 2, 300
+THREADS = {"image": BATCH + 2, "pdf": 2}
+"""Of the service, all that it may have for each kind of page."""
+EPOCHS = 3
+
+
+def save_tiny(path: Path) -> Path:
+    """A detector that was never trained."""
+    save_detector(path, TextDetector(**SETTINGS.architecture).eval(), SETTINGS)
+    return path
+
+
+def every_format(folder: Path) -> Path:
+    """The same detector in every format."""
+    import torch
+
+    from ocr.deploy.export import formats
+    from ocr.deploy.graph import exportable
+    from ocr.deploy.runtimes.tensorrt_runtime import pack
+
+    detector, settings = load_detector(save_tiny(folder / "model.safetensors"))
+    weights = {f"model.{name}": value for name, value in detector.state_dict().items()}
+    stored = {"state_dict": weights, "architecture": settings.architecture, "detector": settings.to_dict()}
+    torch.save(stored, folder / "model.ckpt")
+    graph = exportable(detector, Normalize())
+    onnx = formats.onnx_model(graph)
+    formats.torchscript_saver(graph)(folder, ModelInfo(settings, "torchscript"))
+    formats.torch_export_saver(graph)(folder, ModelInfo(settings, "torch_export"))
+    formats.onnx_saver(onnx)(folder, ModelInfo(settings, "onnx"))
+    formats.openvino_saver(onnx, "fp32")(folder, ModelInfo(settings, "openvino"))
+    (folder / NAMES["tensorrt"]).write_bytes(pack(ModelInfo(settings, "tensorrt"), b"an engine"))
+    return folder
+
+
+def try_model(case: Case, file: Path) -> None:
+    """It is opened and runs a page, or an error names it."""
+    try:
+        maps = open_model(file, "cpu").runtime(PAGE)
+    except GlyphFeedError as error:
+        case.refused(error, file.name, file.stem)
+        return
+    if maps.shape != PAGE.shape[:3]:
+        raise FindingError("crash", f"a map of {maps.shape}")
+
+
+@fault("model-damage", "a model file: any damage", 60, every_format, *RUNTIMES)
+def damaged(case: Case) -> None:
+    models = Path(shutil.copytree(case.prepared, case.folder / "models"))
+    file = case.rng.choice(sorted(models.iterdir()))
+    damage(file, case.rng)
+    try_model(case, file.with_suffix(".xml") if file.suffix == ".bin" else file)
+
+
+@fault("model-foreign", "a file that is no model, or one of another program", 20, every_format, *RUNTIMES)
+def foreign(case: Case) -> None:
+    name = case.rng.choice(["model.ckpt", "model.safetensors", *NAMES.values()])
+    (case.folder / name).write_bytes(foreign_bytes(case.prepared, case.rng, name))
+    try_model(case, case.folder / name)
+
+
+def foreign_bytes(models: Path, rng: Random, name: str) -> bytes:
+    """Another kind of model, an image, a shard, an archive, or the model without what we write into it."""
+    if rng.random() < 0.3 and name == NAMES["onnx"]:
+        import onnx
+
+        model = onnx.load(models / name)
+        del model.metadata_props[:]
+        return bytes(model.SerializeToString())
+    choices = [encoded("PNG"), shard_bytes("raw")["val-000000.tar"], rng.randbytes(3000), b"{}", b""]
+    choices += [examples[0] for examples in images().values()]
+    return rng.choice([*choices, *(file.read_bytes() for file in sorted(models.iterdir()) if file.name != name)])
+
+
+# -- the service
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Client:
+    """Speaks to one server."""
+
+    port: int
+
+    def ask(self, method: str, path: str, body: Any = None) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
+        try:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.read())
+        finally:
+            connection.close()
+
+    def detect(self, page: bytes, query: str = "") -> Answer:
+        return self.ask("POST", f"/detect{query}", page)
+
+    def at_work(self) -> float:
+        """Requests that the service has not answered yet."""
+        lines = self.ask("GET", "/metrics").body.decode().splitlines()
+        return float(next(line.split()[-1] for line in lines if line.startswith("glyphfeed_requests_at_work ")))
+
+    def cut_upload(self, length: int, sent: bytes, rng: Random) -> None:
+        """Announce a body of some length, send another, and hang up: in order, or as a client that died."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS)
+        head = f"POST /detect HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n"
+        connection.sendall(f"{head}Connection: close\r\n\r\n".encode())
+        if not connection.recv(100).startswith(b"HTTP/1.1 100 "):
+            raise FindingError("crash", "the service does not wait for the body")
+        connection.sendall(sent)
+        if rng.random() < 0.5:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until something that must happen has happened."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > until:
+            raise FindingError("hang", "the service does not come to rest")
+        time.sleep(0.005)
+
+
+def check_words(found: bytes, expected: bytes) -> None:
+    """The same boxes; in a batch with others, a model rounds differently."""
+    pairs = [list(json.loads(body)["pages"][0]["words"].values()) for body in (found, expected)]
+    if len(pairs[0]) != len(pairs[1]):
+        raise FindingError("wrong sample", f"{len(pairs[0])} words instead of {len(pairs[1])}")
+    for word, other in zip(*pairs, strict=True):
+        if not np.allclose(word["points"], other["points"], atol=0.5) or abs(word["score"] - other["score"]) > 1e-3:
+            raise FindingError("wrong sample", f"{word} instead of {other}")
+
+
+class Gate:
+    """A runtime that waits while the gate is closed."""
+
+    def __init__(self, runtime: Any) -> None:
+        self.runtime, self.open = runtime, threading.Event()
+        self.open.set()
+
+    def __call__(self, pages: np.ndarray) -> Any:
+        assert self.open.wait(PATIENCE_SECONDS)
+        return self.runtime(pages)
+
+
+class Served:
+    """A server in this process, and the answer to a sound page."""
+
+    def __init__(self, folder: Path) -> None:
+        import uvicorn
+
+        from ocr.deploy.service.app import build_app
+        from ocr.deploy.service.command import listen
+        from ocr.deploy.service.limits import Limits
+
+        detector = copy(Detector.load(save_tiny(folder / "tiny.safetensors"), threads=1, max_pixels=MAX_PIXELS))
+        self.gate = detector.runtime = Gate(detector.runtime)
+        limits = Limits(bytes=300_000, pixels=MAX_PIXELS, pages=3, seconds=60, requests=REQUESTS)
+        listener = listen("127.0.0.1", 0)
+        app = build_app(detector, limits, batch_size=BATCH)
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
+        self._thread = threading.Thread(target=self._server.run, args=([listener],))
+        self._thread.start()
+        self.client, self.page = Client(listener.getsockname()[1]), encoded("PNG", noise(80, 60))
+        self.examples = [data for examples in images().values() for data in examples] + [encoded("PDF")]
+        self.expected = self.client.detect(self.page).body
+        # Threads of the service are started when they are needed, and stay: all of them now, or a case would.
+        page = noise(40, 50)
+        for kind, bodies in (("image", [encoded("TIFF", page, page)] * 2), ("pdf", [encoded("PDF", page, page)])):
+            self.gate.open.clear()
+            with ThreadPoolExecutor(REQUESTS) as threads:
+                waiting = [threads.submit(self.client.detect, body) for body in bodies]
+                eventually(lambda kind=kind: self._started(kind) >= THREADS[kind])  # type: ignore[misc]
+                self.gate.open.set()
+                for one in waiting:
+                    one.result()
+        for example in self.examples:
+            self.client.detect(example)
+
+    @staticmethod
+    def _started(kind: str) -> int:
+        return sum(thread.name.startswith(f"{kind}_") for thread in threading.enumerate())
+
+    def check(self, case: Case) -> None:
+        """Nothing is at work any more, and a sound page has its right answer."""
+        eventually(lambda: self.client.at_work() == 0)
+        if self.client.ask("GET", "/health").status != 200:
+            raise FindingError("crash", "the service is not healthy")
+        check_words(self.client.detect(self.page).body, self.expected)
+        case.counts["samples"] += 1
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+@fault("upload-damage", "an upload to the service: any damage", 60, Served, *SERVER)
+def damaged_upload(case: Case) -> None:
+    data = change_bytes(case.rng.choice(case.prepared.examples), case.rng)
+    queries = ("", "", "?pictures=true", "?box_thresh=0", "?box_thresh=2", "?box_thresh=nan", "?box_thresh=x")
+    answer = case.prepared.client.detect(data, case.rng.choice(queries))
+    if answer.status not in ALLOWED:
+        raise FindingError("crash", f"status {answer.status}: {answer.body[:500]!r}")
+    if answer.status != 200 and not json.loads(answer.body)["error"]["message"]:
+        raise FindingError("crash", "an answer without a reason")
+    case.counts["refused"] += answer.status != 200
+    case.prepared.check(case)
+
+
+@fault("upload-cut", "a connection to the service is cut", 30, Served, *SERVER)
+def cut_upload(case: Case) -> None:
+    page = case.prepared.page
+    sent = page if case.rng.random() < 0.3 else page[: case.rng.randrange(len(page))]
+    case.prepared.client.cut_upload(len(page), sent, case.rng)
+    case.prepared.check(case)
+
+
+@fault("queue-full", "more requests than the service takes at once", 20, Served, *SERVER)
+def full_queue(case: Case) -> None:
+    served, extra = case.prepared, case.rng.choice((1, 3))
+    served.gate.open.clear()
+    try:
+        with ThreadPoolExecutor(REQUESTS + extra) as threads:
+            waiting = [threads.submit(served.client.detect, served.page) for _ in range(REQUESTS)]
+            eventually(lambda: served.client.at_work() == REQUESTS)
+            refused = list(threads.map(served.client.detect, [served.page] * extra))
+            served.gate.open.set()
+            answers = [one.result() for one in waiting]
+    finally:
+        served.gate.open.set()
+    if {answer.status for answer in refused} != {429} or {answer.status for answer in answers} != {200}:
+        raise FindingError("leak", f"{[answer.status for answer in (*refused, *answers)]}")
+    for answer in answers:
+        check_words(answer.body, served.expected)
+    case.counts.update(samples=len(answers), refused=extra)
+    served.check(case)
+
+
+# -- training
+
+
+def train(data: Path, out: Path, log: Path, resume: Path | None = None) -> None:
+    """A tiny training; every loss is logged at once."""
+    import lightning
+    from hydra import compose, initialize_config_dir
+
+    from ocr.datasets.data_module import OCRDataModule
+    from ocr.jobs.train import build_module, build_trainer
+
+    class Logged(lightning.Callback):
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            with log.open("a") as stream:
+                told = [trainer.global_step, float(outputs["loss"]), list(batch["image_filename"])]
+                stream.write(json.dumps(told) + "\n")
+
+    loaders = [f"dataloaders.{name}_dataloader.num_workers=0" for name in ("train", "val", "test")]
+    quiet = ["+trainer.enable_progress_bar=false", "callbacks.progress=null", "logger.tensorboard=null"]
+    small = ["model=lite", "model.channels=32", "transforms.size=64", "dataloaders.train_dataloader.batch_size=2"]
+    where = [f"dataset_base_path={data}", f"output_dir={out}", f"cache.folder={out}/cache"]
+    device = ["trainer.accelerator=cpu", "trainer.devices=1", f"trainer.max_epochs={EPOCHS}"]
+    with initialize_config_dir(str(Path(__file__).resolve().parents[3] / "configs"), version_base="1.3"):
+        config = compose("train", [*where, *loaders, *quiet, *small, *device])
+    lightning.seed_everything(config.seed, verbose=False)
+    trainer = build_trainer(config)
+    trainer.callbacks.append(Logged())
+    trainer.fit(build_module(config), datamodule=OCRDataModule(config), ckpt_path=resume, weights_only=True)
+
+
+def read_log(log: Path) -> dict[int, Any]:
+    """Loss and pages of each step; a step that was repeated counts by its last line, half a line does not."""
+    whole = [line for line in log.read_text().splitlines(True) if line.endswith("\n")] if log.exists() else []
+    return {step: (loss, names) for step, loss, names in map(json.loads, whole)}
+
+
+def whole_training(folder: Path) -> dict[str, Any]:
+    from ocr.tools.synth import synthesize
+
+    synthesize(folder / "data", train=6, val=2, seed=3, megapixels=(0.1, 0.2), workers=1, show_progress=False)
+    Child(Case(Random(), folder, None), train, folder / "data", folder / "whole", folder / "log").wait()
+    return {"data": folder / "data", "losses": read_log(folder / "log")}
+
+
+@fault("kill-train", "a training is killed, and resumed", 8, whole_training)
+def kill_train(case: Case) -> None:
+    """The resumed run has the losses of one without the break."""
+    out, log, data, expected = case.folder / "out", case.folder / "log", *case.prepared.values()
+    Child(case, train, data, out, log).kill_after(case.rng.uniform(0.5, 6.0))
+    last = out / "checkpoints" / "last.ckpt"
+    log.unlink(missing_ok=True)
+    Child(case, train, data, out, log, last if last.exists() else None).wait()
+    resumed = read_log(log)
+    if resumed and max(resumed) != max(expected):
+        raise FindingError("wrong sample", f"{max(resumed)} steps instead of {max(expected)}")
+    for step, found in resumed.items():
+        if found != expected[step]:
+            raise FindingError("wrong sample", f"step {step}: {found} instead of {expected[step]}")
+    case.counts.update(orders=1, samples=sum(len(names) for _, names in resumed.values()))
+    shutil.rmtree(out)

@@ -1,0 +1,483 @@
+"""Every parser of files that others write: how it is called, with which examples, and what its answer must be."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import struct
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xxhash
+
+from benchmarks.reliability.campaign.cases import CLASSES, FindingError, Parser
+from benchmarks.reliability.campaign.pages import (
+    FORMS,
+    INDEX,
+    MAX_PIXELS,
+    RECEIPT,
+    SETTINGS,
+    SHARD,
+    SHARDS,
+    TINY,
+    cache_bytes,
+    encoded,
+    images,
+    map_bytes,
+    noise,
+    shard_bytes,
+)
+from ocr.advisor.report.result_file import read_result
+from ocr.advisor.report.run_folder import read_run
+from ocr.cache.row_format import ROW_BYTES, Row
+from ocr.cache.store import Store
+from ocr.cache.store_folder import DamagedStoreError, _about_digest
+from ocr.deploy.detector import Detector
+from ocr.deploy.inputs import pages_of
+from ocr.deploy.model_file import ModelInfo
+from ocr.deploy.prediction_log import NAME as LOG
+from ocr.deploy.prediction_log import PredictionLog
+from ocr.deploy.runtimes import Model
+from ocr.deploy.runtimes.tensorrt_runtime import pack, unpack
+from ocr.errors import DataError
+from ocr.formats import read_annotations
+from ocr.formats.annotation import Page
+from ocr.formats.maps import NAMES, read_fingerprint, read_maps
+from ocr.formats.native import looks_native, stream_native
+from ocr.formats.validate import to_polygons
+from ocr.models.load import read_detector, save_detector
+from ocr.models.weights import read_weights
+from ocr.pipeline.decode import Decode
+from ocr.pipeline.dense import DensePage
+from ocr.pipeline.fingerprint import code_digest
+from ocr.pipeline.image_header import check_pixel_count, size_in_header
+from ocr.pipeline.kept_table import KeptTable
+from ocr.pipeline.page_rows import NO_POLYGONS
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.signature import Signature
+from ocr.row_table import MAGIC, RowTableWriter
+from ocr.shards.index import end_tar, write_member
+from ocr.shards.open import open_shards, scan_shards
+from ocr.shards.source import ShardSource
+from ocr.shards.storage import Storage
+from ocr.tools.convert.shard_receipt import ShardReceipt
+
+TOKENS: dict[str, tuple[bytes, ...]] = {
+    "xml": (b'<box label="text" xtl="', b"<polygon points=", b"<attribute name=", b"<image id=", b' points="1,1 2,2"'),
+    "npy": (
+        *(b"'descr': '<f4'", b"'|O'", b"'shape': (-1, 2)", b"(1,)", b"True", b"\x93NUMPY", b"'<U9'", b"(" * 300),
+        *(b"'shape': (99999999999,)", b"[('a', '<i4')]", b"#", b"'''", b"\\", b"-" * 3000, b"1e9"),
+    ),
+    "zip": (b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06", b"\x0e\x00", b"\x0c\x00", b"\x5d\x00", b".npy"),
+    "jpeg": (b"\xff\xd8", b"\xff\xc0", b"\xff\xc2", b"\xff\xc4", b"\xff\xdb", b"\xff\xda", b"\xff\xe1", b"\xff\xd9"),
+    "png": (b"IHDR", b"IDAT", b"PLTE", b"tRNS", b"iCCP", b"eXIf", b"zTXt", b"acTL", b"fcTL", b"IEND"),
+    "webp": (b"VP8X", b"VP8L", b"VP8 ", b"ALPH", b"ANIM", b"ANMF", b"EXIF"),
+    "tiff": (b"\0\x01\x03\0", b"\x01\x01\x04\0", b"\x12\x01\x03\0", b"MM\0*", b"II+\0", b"\x42\x01", b"\x44\x01"),
+    "jpeg2000": (b"\xff\x4f\xff\x51", b"\xff\x52", b"\xff\x5c", b"\xff\x90", b"jp2h", b"ihdr", b"colr", b"jp2c"),
+    "pdf": (b"/Page", b"/Kids", b"/Count 99999", b"/MediaBox [0 0 1e9 1e9]", b"stream", b"endobj", b"/Length", b"xref"),
+}
+
+
+def must(is_right: bool, why: str) -> None:
+    if not is_right:
+        raise FindingError("crash", why)
+
+
+# -- annotations: every format by its name and recognised, and a large native file page by page
+
+ANNOTATIONS: dict[str, list[str]] = json.loads(Path(__file__).with_name("annotations.json").read_text("utf-8"))
+
+
+def kind_of(format: str) -> str:
+    """Of a format; wildreceipt has a line of JSON per page."""
+    first = "" if format == "wildreceipt" else ANNOTATIONS[format][0][0]
+    return {"{": "json", "[": "json", "<": "xml"}.get(first, "text")
+
+
+def suffix_of(format: str) -> str:
+    return ".gt" if format == "td500" else {"json": ".json", "xml": ".xml", "text": ".txt"}[kind_of(format)]
+
+
+def check_pages(pages: dict[str, Page], where: Path) -> None:
+    for name, page in pages.items():
+        polygons = to_polygons(page, f"{where}: {name}")
+        must(bool(np.isfinite(polygons.vertices).all()) and len(polygons) == len(page.words), f"not checked: {page}")
+
+
+def parse_annotation(asked: str, path: Path) -> None:
+    check_pages(read_annotations(path, asked).pages, path)
+
+
+def parse_stream(path: Path) -> bool:
+    """As a native JSON beyond 64 MB is read."""
+    if looks_native(path):
+        check_pages(dict(stream_native(path)), path)
+        return True
+    return False
+
+
+def annotations(*formats: str) -> list[bytes]:
+    return [text.encode() for format in formats for text in ANNOTATIONS[format]]
+
+
+# -- shards, and receipts of a conversion
+
+
+def read_all(source: ShardSource) -> None:
+    """Ask everything about every sample that a dataset asks."""
+    for index in range(len(source)):
+        page = source.read(index)
+        source.entry(index), source.signature(index), source.annotation_digest(index)
+        must(bool(np.isfinite(page.polygons.vertices).all()), "polygons that are not finite")
+        if page.dense is not None:
+            check_pixel_count(page.dense.size, page.path, MAX_PIXELS)
+        if source.is_ready:
+            page.unpacked()
+
+
+def parse_index(kind: str, path: Path) -> None:
+    shard = path.with_name(SHARD)
+    if not shard.exists():
+        shard.write_bytes(shard_bytes(kind)[SHARD])
+    read_all(open_shards([str(shard)], Storage(path.with_name("kept"))))
+
+
+def parse_tar(path: Path) -> None:
+    read_all(scan_shards([str(path)], Storage(path.with_name("kept"))))
+
+
+@cache
+def members(kind: str) -> dict[str, bytes]:
+    """Extension and bytes of the members of the first sample."""
+    with tarfile.open(fileobj=io.BytesIO(shard_bytes(kind)[SHARD])) as tar:
+        first = [member for member in tar if member.name.startswith("00000000.")]
+        found = {one.name.partition(".")[2]: tar.extractfile(one).read() for one in first}  # type: ignore[union-attr]
+    # What the digest of the arrays refuses does not reach the readers.
+    return found | {"json": re.sub(rb'"arrays": ?"[0-9a-f]*"', b'"arrays":""', found["json"])}
+
+
+def parse_member(kind: str, extension: str, path: Path) -> None:
+    """A shard without an index, one of whose members is damaged."""
+    stream = io.BytesIO()
+    for name, member in members(kind).items():
+        write_member(stream, f"00000000.{name}", path.read_bytes() if name == extension else member)
+    end_tar(stream)
+    path.with_name(SHARD).write_bytes(stream.getvalue())
+    parse_tar(path.with_name(SHARD))
+
+
+def tar_examples() -> list[bytes]:
+    stream = io.BytesIO()
+    for number in range(2):
+        write_member(stream, f"{number:08d}.jpg", encoded("JPEG"))
+        write_member(stream, f"{number:08d}.json", b'{"polygons": [[[1, 2], [9, 2], [9, 8]]]}')
+    end_tar(stream)
+    return [stream.getvalue(), *(shard_bytes(kind)[SHARD] for kind in SHARDS)]
+
+
+def parse_receipt(path: Path) -> bool:
+    receipt = ShardReceipt.from_json(path.read_bytes())
+    return receipt is not None and bool(receipt.to_json())
+
+
+# -- the cache: checksums are made right again, so that the damage reaches the readers after them
+
+
+def use_store(form: str, name: str, data: bytes, place: Path) -> bool:
+    """Read every sample that has a row, as far as the row can be right."""
+    place.mkdir(exist_ok=True)
+    for each, content in (cache_bytes(form) | {name: data}).items():
+        (place / each).write_bytes(content)
+    try:
+        store = Store(place)
+    except DamagedStoreError:
+        return False
+    try:
+        for index in store.ready().tolist()[:8]:
+            row = store.row(index)
+            record = None if row is None else store.read(index, row)
+            if row is not None and record is not None:
+                record.checksum()
+                store.ranges(index, row)
+        return bool(len(store.ready()))
+    finally:
+        store.close()
+
+
+def parse_about(path: Path) -> bool:
+    data = path.read_bytes()
+    try:
+        about: Any = json.loads(data)
+        about.pop("digest", None)
+        data = json.dumps(about | {"digest": _about_digest(about)}).encode()
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        pass
+    return use_store("raw", "about.json", data, path.with_name("store"))
+
+
+def parse_rows(form: str, path: Path) -> bool:
+    rows, data = bytearray(cache_bytes(form)["rows"]), path.read_bytes()
+    length = len(Row(1, 1, 0, 0, -1, bytes(16), bytes(16), 1, Signature(0, 0, 0, 0)).pack())
+    for start in range(0, min(len(data), 4 * ROW_BYTES), ROW_BYTES):
+        # A packed row is shorter than its room, and ends with its checksum.
+        row = data[start : start + ROW_BYTES].ljust(ROW_BYTES, b"\0")
+        row = row[: length - 4] + struct.pack("<I", zlib.crc32(row[: length - 4])) + row[length:]
+        rows[start + ROW_BYTES : start + 2 * ROW_BYTES] = row
+    return use_store(form, "rows", bytes(rows), path.with_name("store"))
+
+
+def parse_dense(path: Path) -> None:
+    page = DensePage(np.frombuffer(path.read_bytes(), np.uint8))
+    page.check()
+    # A blank page of any size takes a few bytes: whoever unpacks one asks for its size before.
+    check_pixel_count(page.size, "page", MAX_PIXELS)
+    must(page.unpack().shape[1::-1] == page.size, "a page of another size than it says")
+
+
+def dense_examples() -> list[bytes]:
+    framed = np.zeros((60, 50, 3), np.uint8)
+    framed[3:40, 2:44] = noise(37, 42)
+    gray = np.repeat(noise(30, 30, 1), 3, axis=2)
+    return [DensePage.pack(page).data.tobytes() for page in (noise(), framed, gray)]
+
+
+def table_example() -> list[bytes]:
+    writer = RowTableWriter({"shard": "i", "number": "q"})
+    for number in range(9):
+        writer.append(b"row %d" % number * 3, number % 2, number)
+    with tempfile.TemporaryDirectory() as folder:
+        writer.save(Path(folder) / "a.rows", {"looked_at": {}, "code": ""})
+        return [(Path(folder) / "a.rows").read_bytes()]
+
+
+def parse_table(path: Path) -> bool:
+    header, data = struct.Struct("<8sQQ"), path.read_bytes()
+    kept = KeptTable(path.parent, KeptTable.__module__, "fuzzed")
+    if data.startswith(MAGIC) and len(data) > header.size:
+        end = header.size + header.unpack_from(data)[1]
+        code = f'"code": "{code_digest(KeptTable.__module__)}"'.encode()
+        described = data[header.size : end].replace(b'"code": ""', code)
+        digest = xxhash.xxh3_64_intdigest(described)
+        data = header.pack(MAGIC, len(described), digest) + described + data[end:]
+    kept.path.write_bytes(data)
+    table = kept.load(lambda path: None)
+    kept.path.unlink()
+    for index in range(min(len(table), 9) if table is not None else 0):
+        try:
+            table.row(index)  # type: ignore[union-attr]
+        except DataError as error:
+            must(".rows" in str(error), str(error))
+    return table is not None
+
+
+# -- stored maps
+
+
+def parse_maps(path: Path) -> None:
+    read_fingerprint(path)
+    _, found = read_maps(path, size=(32, 24))
+    read_maps(path)
+    must(found is not None and len(found) == len(NAMES) and all(one.shape == (24, 32) for one in found), f"{found}")
+
+
+def parse_map(name: str, path: Path) -> None:
+    archive = path.with_name("a.npz")
+    with zipfile.ZipFile(io.BytesIO(map_bytes(False))) as old, zipfile.ZipFile(archive, "w") as new:
+        for each in old.namelist():
+            new.writestr(each, path.read_bytes() if each == f"{name}.npy" else old.read(each))
+    parse_maps(archive)
+
+
+def map_member(name: str) -> list[bytes]:
+    with zipfile.ZipFile(io.BytesIO(map_bytes(False))) as archive:
+        return [archive.read(f"{name}.npy")]
+
+
+# -- images and PDFs
+
+decode = Decode(max_pixels=MAX_PIXELS)
+
+
+def parse_image(path: Path) -> None:
+    data = path.read_bytes()
+    page = decode(Sample(0, path.name, str(path), NO_POLYGONS, annotated=False, encoded=data))
+    is_page = page.image.ndim == 3 and page.image.shape[2] == 3 and page.image.dtype == np.uint8
+    must(is_page and page.image.shape[1::-1] == page.shape, f"{page.image.shape} of a page of {page.shape}")
+    told = size_in_header(io.BytesIO(data), str(path), MAX_PIXELS)
+    must(told == page.shape, f"{told} in the header of a page of {page.shape}")
+
+
+def parse_pdf(path: Path) -> None:
+    for _, page in zip(range(3), pages_of(path), strict=False):
+        height, width = page.read(decode).image.shape[:2]
+        must(height * width <= MAX_PIXELS, f"{width} x {height} pixels")
+
+
+# -- models
+
+
+@cache
+def model_bytes(name: str) -> bytes:
+    """A detector with as little in it as there can be, so that most changes are changes of its head."""
+    tiny = torch.nn.Linear(2, 2)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        if name.endswith("ckpt"):
+            weights = {f"model.{key}": value for key, value in tiny.state_dict().items()}
+            torch.save({"state_dict": weights, "architecture": TINY, "detector": SETTINGS.to_dict()}, path)
+        else:
+            save_detector(path, tiny, SETTINGS)  # type: ignore[arg-type]
+        return path.read_bytes()
+
+
+def parse_model(path: Path) -> None:
+    stored = read_detector(path, "model")
+    if stored.settings is not None:
+        stored.settings.to_json()
+    read_weights(path)
+
+
+def parse_settings(path: Path) -> None:
+    """Everything that a Detector makes of the settings of a file."""
+    export = json.dumps({"format": "onnx", "precision": "fp32", "proof": {}, "versions": {}})
+    metadata = {"glyphfeed": path.read_bytes().decode(errors="replace"), "glyphfeed.export": export}
+    Detector(Model(lambda pages: pages, ModelInfo.from_metadata(metadata, "a.onnx")))  # type: ignore[arg-type,return-value]
+
+
+def parse_engine(path: Path) -> None:
+    unpack(path.read_bytes(), path.name)
+
+
+# -- results and logs that commands read again
+
+METRICS = b"epoch,step,train/loss,val/hmean,seconds/data_wait\n0,3,1.5,,\n0,3,,0.5,0.1\n1,7,0.9,,\n1,7,,0.6,0.1\n"
+RUN = {
+    "csv/version_0/metrics.csv": METRICS,
+    ".hydra/config.yaml": b"trainer:\n  max_epochs: 3\ndataset_base_path: ${oc.env:HOME}\nsizes: [1, 2]\n",
+    ".hydra/overrides.yaml": b"- model=lite\n- trainer.max_epochs=3\n",
+    "worst_pages.json": b'[{"page": "a.jpg", "hmean": 0.5, "missed": 3}]',
+}
+FOUND_WITH = {"checkpoint": "abc", "size": 640}
+
+
+def parse_run(name: str, path: Path) -> None:
+    run = Path(str(path).removesuffix(f"/{name}"))
+    for each, content in RUN.items():
+        if each != name:
+            (run / each).parent.mkdir(parents=True, exist_ok=True)
+            (run / each).write_bytes(content)
+    read_run(run)
+
+
+def log_example() -> list[bytes]:
+    pages = [{"name": f"{at}.jpg", "stamp": [1, at], "words": {"0001": {"points": [[1, 2]]}}} for at in range(3)]
+    return [b"".join(json.dumps(line).encode() + b"\n" for line in (FOUND_WITH, *pages))]
+
+
+def parse_log(path: Path) -> None:
+    with PredictionLog(path.parent, FOUND_WITH) as log:
+        for name, _ in log.pages():
+            log.has(name, [1, 1])
+
+
+# -- the table
+
+SHARD_LINES = ("ocr/shards/", "ocr/formats/json_stream", "ocr/pipeline/metadata", "ocr/row_table")
+MODEL_LINES = ("ocr/models/", "ocr/deploy/", "torch/_weights_only_unpickler")
+MAP_LINES = ("ocr/formats/maps", "numpy/lib/_format_impl", "numpy/lib/format")
+IMAGE_LINES = ("ocr/pipeline/image_header", "ocr/pipeline/decode", "/PIL/")
+FORMAT_LINES, CACHE_LINES = ("ocr/formats/",), ("ocr/cache/",)
+RESULT = json.dumps({"kind": "profile", "machine": {"cores": 2}, "data": {"pages": 4}, "stages": []}).encode()
+
+
+def register(name: str, about: str, *settings: Any, **named: Any) -> None:
+    CLASSES[name] = Parser(name, about, *settings, **named)
+
+
+for _format in ANNOTATIONS:
+    _kind, _id = kind_of(_format), f"annotation-{_format.replace('_', '-')}"
+    _settings = partial(parse_annotation, _format), f"a{suffix_of(_format)}", FORMAT_LINES, _kind, 22
+    register(_id, f"annotation files, {_format}", partial(annotations, _format), *_settings, TOKENS.get(_kind, ()))
+for _kind, _suffix in (("json", ".json"), ("xml", ".xml"), ("text", ".txt")):
+    _all = partial(annotations, *(format for format in ANNOTATIONS if kind_of(format) == _kind))
+    _settings = partial(parse_annotation, "auto"), f"a{_suffix}", FORMAT_LINES, _kind, 40, TOKENS.get(_kind, ())
+    register(f"annotation-auto-{_kind}", f"annotation files whose format is recognised, {_kind}", _all, *_settings)
+_native = partial(annotations, "native"), parse_stream, "a.json", ("ocr/formats/json_stream", "ocr/formats/native")
+register("annotation-stream", "native annotation, page by page", *_native, "json", 22)
+
+for _kind in SHARDS:
+    _examples = lambda kind=_kind: [shard_bytes(kind)[INDEX]]  # noqa: E731
+    _settings = partial(parse_index, _kind), INDEX, SHARD_LINES, "json"
+    register(f"shard-index-{_kind}", f"index of {_kind} shards", _examples, *_settings, named="FOLDER")
+    for _name in ("json", *(("image.npy", "thresh_map.npy")[: 2 if _kind == "ready" else 1] if _kind != "raw" else ())):
+        _title = f"{'JSON' if _name == 'json' else 'arrays'} in {_kind} shards{'' if _name == 'json' else f', {_name}'}"
+        _examples = lambda kind=_kind, name=_name: [members(kind)[name]]  # noqa: E731
+        _settings = partial(parse_member, _kind, _name), "member", (*SHARD_LINES, "ocr/pipeline/dense")
+        _more = {"kind": "json"} if _name == "json" else {"tokens": TOKENS["npy"]}
+        _id = f"shard-{_kind}-{_name.partition('.')[0].replace('_', '-')}"
+        register(_id, _title, _examples, *_settings, named=SHARD, **_more)
+register("shard-tar", "tar files without an index", tar_examples, parse_tar, SHARD, SHARD_LINES, share=30)
+_receipts = lambda: [shard_bytes(kind)[RECEIPT] for kind in SHARDS]  # noqa: E731
+_lines = ("ocr/tools/convert/shard_receipt", "ocr/shards/")
+register("shard-receipt", "receipts of a conversion", _receipts, parse_receipt, RECEIPT, _lines, "json")
+
+_abouts = lambda: [cache_bytes(form)["about.json"] for form in FORMS]  # noqa: E731
+register("cache-about", "description of a cache", _abouts, parse_about, "about.json", CACHE_LINES, "json")
+for _form in FORMS:
+    _examples = lambda form=_form: [cache_bytes(form)["rows"][ROW_BYTES:]]  # noqa: E731
+    _settings = partial(parse_rows, _form), "rows", CACHE_LINES
+    register(f"cache-rows-{_form}", f"rows of a {_form} cache", _examples, *_settings, share=25)
+_settings = dense_examples, parse_dense, "page", ("ocr/pipeline/dense",)
+register("cache-dense-page", "dense pages", *_settings, share=30, named=None)
+_lines = ("ocr/row_table", "ocr/pipeline/kept_table")
+register("cache-page-list", "tables of rows", table_example, parse_table, "rows", _lines, share=25)
+
+_archives = lambda: [map_bytes(False), map_bytes(True)]  # noqa: E731
+_settings = _archives, parse_maps, "a.npz", ("ocr/formats/maps", "/zipfile")
+register("maps-file", "files of stored maps", *_settings, share=40, tokens=TOKENS["zip"])
+for _name in ("fingerprint", "thresh_map"):
+    _settings = partial(map_member, _name), partial(parse_map, _name), "member", MAP_LINES
+    _id = f"maps-{_name.replace('_', '-')}"
+    register(_id, f"stored maps, {_name}.npy", *_settings, tokens=TOKENS["npy"], named="a.npz")
+
+for _name in images():
+    _settings = partial(images().__getitem__, _name), parse_image, f"a.{_name}", IMAGE_LINES
+    register(f"image-{_name}", f"images, {_name}", *_settings, share=40, tokens=TOKENS.get(_name, ()))
+_pdfs = lambda: [encoded("PDF", noise(60, 80)), encoded("PDF", noise(30, 20), noise(20, 30))]  # noqa: E731
+_settings = _pdfs, parse_pdf, "a.pdf", ("ocr/deploy/pdf", "ocr/deploy/inputs")
+register("pdf", "PDFs", *_settings, share=15, tokens=TOKENS["pdf"], needs=("pypdfium2",))
+
+for _name in ("a.safetensors", "a.ckpt"):
+    _examples = lambda name=_name: [model_bytes(name)]  # noqa: E731
+    register(f"model-{_name[2:]}", f"detector files, {_name[1:]}", _examples, parse_model, _name, MODEL_LINES)
+_texts = lambda: [SETTINGS.to_json().encode()]  # noqa: E731
+register("model-settings", "settings in a model file", _texts, parse_settings, "a.onnx", MODEL_LINES, "json")
+_heads = lambda: [pack(ModelInfo(SETTINGS, "tensorrt"), b"engine")]  # noqa: E731
+register("model-engine", "head of a TensorRT engine", _heads, parse_engine, "a.engine", MODEL_LINES, share=15)
+
+_settings = lambda: [RESULT], read_result, "a.json", ("ocr/advisor/report/result_file",)
+register("result-file", "results for `ocr report`", *_settings, "json", 12)
+for _name in RUN:
+    _kind = "json" if _name.endswith("json") else "text"
+    _examples = lambda name=_name: [RUN[name]]  # noqa: E731
+    _settings = partial(parse_run, _name), f"run/{_name}", ("ocr/advisor/report/run_folder",), _kind, 8
+    _id = f"run-{Path(_name).stem.replace('_', '-')}"
+    register(_id, f"the folder of a run, {Path(_name).name}", _examples, *_settings, named="run")
+register(
+    "prediction-log",
+    "the log of predictions",
+    log_example,
+    parse_log,
+    LOG,
+    ("ocr/deploy/prediction_log",),
+    "text",
+    named="FOLDER",
+)

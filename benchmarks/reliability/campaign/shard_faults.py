@@ -1,0 +1,320 @@
+"""Shards and stored maps: damage, conversions that are killed or out of room, and lines to an object store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import selectors
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from benchmarks.reliability.campaign.cache_faults import FILL_SECONDS, limit_files
+from benchmarks.reliability.campaign.cases import Case, Child, FindingError, fault
+from benchmarks.reliability.campaign.changes import DAMAGES, damage
+from benchmarks.reliability.campaign.pages import (
+    SHARDS,
+    Prepared,
+    convert,
+    files_of,
+    items,
+    open_pages,
+    transforms,
+    write_pages,
+)
+from ocr.datasets import OCRWebDataset
+from ocr.errors import GlyphFeedError, OutputError
+from ocr.shards import storage
+from ocr.tools.preprocess import preprocess_maps
+
+FORMS = SHARDS | {"batches": {"ready_batches": 2}}
+NEEDS, BUCKET = ("boto3", "s3fs", "moto"), "campaign"
+
+
+def with_shards(folder: Path, count: int = 5) -> Prepared:
+    pages = write_pages(folder / "pages", count)
+    made = {kind: convert(pages, folder / kind, **settings) for kind, settings in FORMS.items()}
+    return Prepared(pages, made, items(open_pages(pages, normalize="device")))
+
+
+def read_shards(case: Case, shards: Path, on_bad_sample: str, vanish_at: int = -1) -> None:
+    """All samples are right, or skipped and counted, or an error names the shards."""
+    pattern, expected, found = f"{shards}/val-{{000000..000002}}.tar", case.prepared.expected, list[Any]()
+    try:
+        dataset = OCRWebDataset(pattern, transforms(), on_bad_sample=on_bad_sample)
+        if len(dataset) != len(expected) and (shards / "val-index.json").is_file():
+            raise FindingError("silent skip", f"{len(dataset)} samples of {len(expected)}")
+        for index in range(len(dataset)):
+            if index == vanish_at:
+                shutil.rmtree(shards)
+            found += items([dataset[index]])
+    except GlyphFeedError as error:
+        case.refused(error, str(shards))
+        case.compare(found, expected[: len(found)], skipped=sum(one is None for one in found))
+        return
+    case.compare(found, expected, skipped=dataset.ledger.totals()["skipped"])
+
+
+def damaged(name: str, case: Case) -> None:
+    shards = Path(shutil.copytree(case.prepared.made[case.rng.choice([*FORMS])], case.folder / "shards"))
+    damage(case.rng.choice(sorted(shards.iterdir())), case.rng, name)
+    read_shards(case, shards, case.rng.choice(("raise", "skip")))
+
+
+for _name, (_about, _) in DAMAGES.items():
+    fault(f"shard-{_name}", f"a shard or its index: {_about}", 60, with_shards)(partial(damaged, _name))
+
+
+@fault("disk-gone-shards", "the disk of shards vanishes during an epoch", 25, with_shards)
+def gone_shards(case: Case) -> None:
+    shards = Path(shutil.copytree(case.prepared.made[case.rng.choice([*SHARDS])], case.folder / "shards"))
+    read_shards(case, shards, case.rng.choice(("raise", "skip")), vanish_at=case.rng.randrange(5))
+
+
+def with_maps(folder: Path) -> Prepared:
+    pages = write_pages(folder / "pages", 3)
+    preprocess_maps(open_pages(pages), workers=1, show_progress=False)
+    return Prepared(pages, {}, items(open_pages(pages)))
+
+
+@fault("maps-damage", "stored maps: any damage", 40, with_maps)
+def maps(case: Case) -> None:
+    data = Path(shutil.copytree(case.prepared.pages, case.folder / "pages"))
+    chosen = case.rng.choice(sorted(data.rglob("*.npz")))
+    damage(chosen, case.rng)
+    try:
+        dataset = open_pages(data, preload_maps=case.rng.random() < 0.5)
+        found = items(dataset)
+    except GlyphFeedError as error:
+        case.refused(error, chosen.name)
+        return
+    case.counts["counted"] += dataset.ledger.totals().get("maps_stale", 0)
+    case.compare(found, case.prepared.expected)
+
+
+# -- conversions
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """Pages, and the shards of a conversion that nothing disturbs."""
+
+    pages: Path
+    expected: dict[str, bytes]
+
+    def finish(self, case: Case, out: Path, **settings: Any) -> None:
+        """Convert what is left, and compare every byte."""
+        convert(self.pages, out, samples_per_shard=1, **settings)
+        if (found := files_of(out)) != self.expected:
+            wrong = sorted(name for name in {**found, **self.expected} if found.get(name) != self.expected.get(name))
+            raise FindingError("wrong sample", f"other bytes than those of a conversion without a break: {wrong}")
+        case.counts["samples"] += len(self.expected)
+
+
+def prepare_conversion(folder: Path) -> Conversion:
+    pages = write_pages(folder / "pages", 4)
+    return Conversion(pages, files_of(convert(pages, folder / "expected", samples_per_shard=1)))
+
+
+def convert_one_by_one(pages: Path, out: Path, workers: int = 1) -> None:
+    convert(pages, out, workers, samples_per_shard=1)
+
+
+def assert_no_lie(out: Path) -> None:
+    """What an index vouches for is there, and no shard is half there."""
+    for index in out.glob("*-index.json"):
+        for shard in json.loads(index.read_text())["shards"]:
+            if hashlib.sha256((out / shard["name"]).read_bytes()).hexdigest() != shard["sha256"]:
+                raise FindingError("wrong sample", f"{shard['name']} is not what its index says")
+    for path in out.glob("val-*.tar"):
+        if not path.read_bytes().endswith(b"\0" * 1024):
+            raise FindingError("silent skip", f"{path.name} has no end")
+
+
+@fault("kill-convert", "a conversion is killed and begun again", 40, prepare_conversion)
+def kill_convert(case: Case) -> None:
+    out, pages = case.folder / "out", case.prepared.pages
+    if case.rng.random() < 0.6:
+        Child(case, convert_one_by_one, pages, out, die_at=case.rng.randrange(1, 60)).wait()
+    else:
+        Child(case, convert_one_by_one, pages, out, 2).kill_after(case.rng.uniform(0, FILL_SECONDS))
+    assert_no_lie(out)
+    case.prepared.finish(case, out)
+
+
+@fault("convert-damage", "a conversion killed, its files damaged, and begun again", 30, prepare_conversion)
+def damaged_conversion(case: Case) -> None:
+    out = case.folder / "out"
+    Child(case, convert_one_by_one, case.prepared.pages, out, die_at=case.rng.randrange(5, 60)).wait()
+    if left := sorted(path for path in out.glob("*") if path.is_file()):
+        damage(case.rng.choice(left), case.rng, case.rng.choice(("flip", "cut", "garbage")))
+    try:
+        case.prepared.finish(case, out)
+    except GlyphFeedError as error:
+        case.refused(error, str(out))
+        case.prepared.finish(case, out, overwrite=True)
+
+
+def convert_with_limit(pages: Path, out: Path, limit_bytes: int) -> None:
+    limit_files(limit_bytes)
+    try:
+        convert_one_by_one(pages, out)
+    except OutputError as error:
+        if str(out) not in str(error):
+            raise
+
+
+@fault("disk-full-convert", "the disk of a conversion is full", 25, prepare_conversion)
+def full_conversion(case: Case) -> None:
+    out = case.folder / "out"
+    Child(case, convert_with_limit, case.prepared.pages, out, int(10 ** case.rng.uniform(3.7, 4.5))).wait()
+    case.prepared.finish(case, out)
+
+
+# -- an object store
+
+
+class Line:
+    """A TCP line to a server that is cut once, or flips a bit once, after so many bytes came back."""
+
+    def __init__(self, port: int, after: int = 1 << 40, flip: int | None = None) -> None:
+        self._server, self._after, self._flip = port, after, flip
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._carried: list[socket.socket] = []
+        self._use(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        """Also ends the connections, and with them the threads that carry them."""
+        for one in (self._listener, *self._carried):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    @staticmethod
+    def _use(port: int) -> None:
+        """Every new file system goes through this line."""
+        import s3fs
+
+        os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
+        s3fs.S3FileSystem.clear_instance_cache()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self._carried.append(client)
+                threading.Thread(target=self._carry, args=(client,), daemon=True).start()
+
+    def _carry(self, client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", self._server)) as server, suppress(OSError):
+            chosen = selectors.DefaultSelector()
+            chosen.register(client, selectors.EVENT_READ, server)
+            chosen.register(server, selectors.EVENT_READ, client)
+            while True:
+                for key, _ in chosen.select():
+                    data = bytearray(key.fileobj.recv(1 << 16))  # type: ignore[union-attr]
+                    if not data or (key.fileobj is server and self._is_cut(data)):
+                        return
+                    key.data.sendall(data)
+
+    def _is_cut(self, data: bytearray) -> bool:
+        at, self._after = self._after, self._after - len(data)
+        if not 0 <= at < len(data):
+            return False
+        if self._flip is None:
+            return True
+        data[at] ^= 1 << self._flip
+        return False
+
+
+class Store:
+    """A server that holds shards of every kind, and the samples in them."""
+
+    def __init__(self, folder: Path) -> None:
+        import boto3
+
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        command = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{self.port}'])"
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._server = subprocess.Popen([sys.executable, "-c", command], **quiet)  # type: ignore[call-overload]
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                break
+            time.sleep(0.1)
+        os.environ |= {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
+        os.environ |= {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}", "NO_PROXY": "127.0.0.1"}
+        client, prepared = boto3.client("s3"), with_shards(folder, 4)
+        client.create_bucket(Bucket=BUCKET)
+        for kind in SHARDS:
+            for name, data in files_of(prepared.made[kind]).items():
+                client.put_object(Bucket=BUCKET, Key=f"{kind}/{name}", Body=data)
+        storage.FIRST_PAUSE_SECONDS = 0.01
+        self.expected = prepared.expected
+
+    def close(self) -> None:
+        self._server.terminate()
+        self._server.wait()
+
+
+def connected(folder: Path) -> Store:
+    """With the thread already that fsspec starts on first use, and keeps."""
+    store = Store(folder)
+    fetch("raw", folder / "kept")
+    return store
+
+
+def fetch(kind: str, kept: Path, expected: list[Any] | None = None) -> None:
+    """Read the shards; compare the samples if there are any to compare with."""
+    found = items(open_remote(kind, kept))
+    if expected is not None:
+        Case(Random(), kept, None).compare(found, expected)
+
+
+def open_remote(kind: str, kept: Path, **settings: Any) -> OCRWebDataset:
+    pattern = f"s3://{BUCKET}/{kind}/val-{{000000..000001}}.tar"
+    return OCRWebDataset(pattern, transforms(), shard_folder=kept, **settings)
+
+
+@fault("line-cut", "the line to an object store is cut", 20, connected, *NEEDS)
+def cut_line(case: Case) -> None:
+    with Line(case.prepared.port, int(10 ** case.rng.uniform(1, 4.7))):
+        dataset = open_remote(case.rng.choice([*SHARDS]), case.folder / "kept")
+        case.compare(items(dataset), case.prepared.expected)
+
+
+@fault("line-lies", "the line to an object store flips a bit", 30, connected, *NEEDS)
+def lying_line(case: Case) -> None:
+    kind, on_bad_sample = case.rng.choice([*SHARDS]), case.rng.choice(("raise", "skip"))
+    with Line(case.prepared.port, int(10 ** case.rng.uniform(2, 4.7)), flip=case.rng.randrange(8)):
+        try:
+            dataset = open_remote(kind, case.folder / "kept", on_bad_sample=on_bad_sample)
+            found = items(dataset)
+        except GlyphFeedError as error:
+            case.refused(error, f"{BUCKET}/{kind}")
+            return
+        case.compare(found, case.prepared.expected, skipped=dataset.ledger.totals()["skipped"])
+
+
+@fault("kill-fetch", "who fetches shards is killed", 20, Store, *NEEDS)
+def kill_fetch(case: Case) -> None:
+    kind, kept = case.rng.choice([*SHARDS]), case.folder / "kept"
+    with Line(case.prepared.port):
+        # Each in a process of its own: a fork of one that has spoken to a store waits for threads that it has not.
+        Child(case, fetch, kind, kept).kill_after(case.rng.uniform(0, 0.8))
+        Child(case, fetch, kind, kept, case.prepared.expected).wait()
+        case.counts["samples"] += len(case.prepared.expected)

@@ -1,1 +1,0 @@
-"""Faults that are injected, a file per kind; importing one registers its classes."""

@@ -1,1 +1,0 @@
-"""Parsers that are fuzzed, a file per group; importing one registers its parsers."""
