@@ -169,7 +169,7 @@ def test_what_cannot_work_is_refused_when_it_is_asked_for():
 
 def test_without_ray_its_extra_is_named_and_the_local_executor_works(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with rejects(MissingExtraError, setting="executor") as caught:
+    with rejects(MissingExtraError, setting="ray", value="ray") as caught:
         run_tasks(square, [1], "ray")
     assert "glyphfeed[ray]" in str(caught.value)
     assert list(run_tasks(square, [2])) == [(0, 4)]

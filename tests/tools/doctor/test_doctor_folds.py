@@ -3,13 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
 from doctor_data import SmallDataset
 from rejection import rejects
 from rich.console import Console
 
 from ocr.errors import ConfigError
 from ocr.tools.doctor import examine
-from ocr.tools.doctor.folds import FINISHED, cross_fit
+from ocr.tools.doctor.folds import FINISHED, _assign, cross_fit
 from ocr.tools.doctor.labels import add_suspects
 
 SHORT = (
@@ -28,6 +29,16 @@ SHORT = (
 )
 
 
+def test_every_page_is_in_one_fold_and_folds_are_of_one_size() -> None:
+    names = [f"{number}.jpg" for number in range(11)]
+    folds = _assign(names, 3)
+    assert sorted(name for fold in folds for name in fold) == sorted(names)
+    assert sorted(map(len, folds)) == [3, 4, 4]
+    assert folds == _assign(names, 3)
+    assert folds[0] != names[0::3]
+
+
+@pytest.mark.slow
 def test_folds_share_no_page_and_are_trained_once(synthetic: Path, tmp_path: Path) -> None:
     report = examine(synthetic, splits=["val"], show_progress=False)
     console = Console(record=True, file=(tmp_path / "screen").open("w"))
