@@ -29,7 +29,6 @@ def test_items_become_stacks_and_lists() -> None:
 
     batch = DBCollateFN()(items)
 
-    assert batch is not None
     assert batch["images"].shape == (2, 3, 64, 64)
     assert batch["images"].dtype == torch.float32
     assert batch["images"].is_contiguous()
@@ -44,8 +43,6 @@ def test_items_become_stacks_and_lists() -> None:
 def test_missing_maps_are_drawn() -> None:
     drawn, expected = DBCollateFN()([item_of(0, None)]), DBCollateFN()([item_of(0, Targets())])
 
-    assert drawn is not None
-    assert expected is not None
     assert drawn["prob_maps"].any()
     for name in ("prob_maps", "thresh_maps", "prob_masks", "thresh_masks"):
         assert torch.equal(drawn[name], expected[name])
@@ -55,7 +52,6 @@ def test_maps_of_other_parameters_are_redrawn() -> None:
     batch = DBCollateFN(shrink_ratio=0.6, thresh_min=0.2, thresh_max=0.8)([item_of(0, Targets())])
     expected = map_tensors(Targets(0.6, 0.2, 0.8).draw(Polygons.pack([WORD]), 64, 64))
 
-    assert batch is not None
     assert torch.equal(batch["prob_maps"][0], expected["prob_map"])
     assert torch.equal(batch["thresh_maps"][0], expected["thresh_map"])
 
@@ -66,7 +62,6 @@ def test_maps_of_the_same_parameters_are_taken_as_they_are() -> None:
 
     batch = DBCollateFN()([item])
 
-    assert batch is not None
     assert (batch["prob_maps"] == 0.5).all()
 
 
@@ -77,7 +72,6 @@ def test_an_item_of_only_an_image_and_polygons_is_enough() -> None:
         [{"image": image, "polygons": [np.array([WORD], np.float32)]}, {"image": image, "polygons": []}]
     )
 
-    assert batch is not None
     assert batch["prob_maps"].flatten(1).any(dim=1).tolist() == [True, False]
     assert batch["image_filename"] == [None, None]
 
@@ -85,7 +79,6 @@ def test_an_item_of_only_an_image_and_polygons_is_enough() -> None:
 def test_skipped_items_are_left_out_and_a_batch_of_them_is_none() -> None:
     batch = DBCollateFN()([None, item_of(4, Targets()), None])
 
-    assert batch is not None
     assert batch["image_filename"] == ["4.jpg"]
     assert len(batch["images"]) == 1
     assert DBCollateFN()([None, None]) is None
@@ -96,7 +89,6 @@ def test_uint8_pages_are_stacked_as_they_lie_in_memory() -> None:
 
     batch = DBCollateFN()(items)
 
-    assert batch is not None
     images = batch["images"]
     assert images.dtype == torch.uint8
     assert images.shape == (3, 3, 64, 64)
