@@ -110,6 +110,7 @@ def test_an_epoch_of_several_shapes_is_measured_after_a_batch_of_another_shape()
     assert alone.shapes == step.shapes[1:]
 
 
+@pytest.mark.slow
 def test_a_compiled_model_has_seen_every_shape_before_its_epoch_is_timed(synthetic, monkeypatch):
     # The graphs are the same as of the default backend, which takes half a minute for each.
     monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(torch.nn.Module.compile, backend="eager"))

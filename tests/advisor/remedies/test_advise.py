@@ -2,14 +2,15 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
+from rejection import rejects
+from typer.testing import CliRunner
 
 from ocr.advisor.measure.temporary_folder import temporary_folder
 from ocr.advisor.model.queueing import DISK, Consumer, Demand, Pipeline
@@ -17,12 +18,11 @@ from ocr.advisor.remedies.advice import Advice, Remedy, combine
 from ocr.advisor.remedies.advisor import AdviseSettings, Advisor
 from ocr.advisor.remedies.tuned import base_group, write_tuned
 from ocr.advisor.report.advice_result import to_result
-from ocr.advisor.report.advice_screen import print_advice
 from ocr.advisor.report.result_file import read_result, write_result
+from ocr.cli import app
 from ocr.errors import ConfigError, DataError
 from ocr.jobs.compose import CONFIGS, compose_training
 
-ROOT = Path(__file__).resolve().parents[3]
 TINY = ("transforms.size=64", "model=lite", "model.channels=32", "trainer.accelerator=cpu")
 
 
@@ -32,6 +32,7 @@ def advisor(data: Path, *overrides: str, **settings) -> Advisor:
     return Advisor(lambda more: compose_training([*base, *more]), AdviseSettings(**options), cores=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_every_remedy_is_tried_predicted_and_checked(synthetic, tmp_path, split):
     small = f"dataloaders.{split}_dataloader.batch_size=2"
@@ -63,64 +64,62 @@ def test_every_remedy_is_tried_predicted_and_checked(synthetic, tmp_path, split)
     assert "cache" in next(remedy for remedy in advice.remedies if remedy.name == "prefix cache").overrides[0]
 
 
-def test_what_is_on_already_is_no_remedy(synthetic, tmp_path):
+def test_what_is_on_already_is_no_remedy_and_the_stages_after_a_cache_keep_their_names(synthetic, tmp_path):
     with temporary_folder(tmp_path) as folder:
-        advice = advisor(synthetic).advise(folder, lambda what: None)
+        small = "dataloaders.train_dataloader.batch_size=2"
+        advice = advisor(synthetic, small, split="train").advise(folder, lambda what: None)
     names = {remedy.name for remedy in advice.remedies}
     assert not names & {"prefix cache", "auto cache", "scaled decode", "uint8 to the device"}
     assert "no cache" in names
     assert advice.present.kept_bytes > 0
+    stages = [demand.name for demand in advice.present.later.pipeline.demands]
+    assert stages[0] == "cache"
+    assert {"Warp", "targets", "slot"} <= set(stages)
+    assert not {"source", "decode", "Letterbox"} & set(stages)
 
 
+@pytest.mark.slow
 def test_a_slow_model_is_told_to_be_the_bottleneck(synthetic, tmp_path):
     told: list[str] = []
     with temporary_folder(tmp_path) as folder:
         advice = advisor(synthetic, "data.cache=off", step_ms=1e6).advise(folder, told.append)
-    assert told[:2] == ["stages", "the step of the model, as configured"]
+    assert len(told) >= 2
     assert advice.best is None
-    assert advice.sentence.startswith("The model is the bottleneck")
-    assert advice.sentence.endswith("Nothing here will help.")
+    assert advice.present.later.bottleneck == "model"
 
 
-def test_the_advice_is_a_table_a_file_and_a_page(synthetic, tmp_path, capsys):
-    from rich.console import Console
-
-    with temporary_folder(tmp_path / "bench") as folder:
-        advice = advisor(synthetic, "data.cache=off").advise(folder, lambda what: None)
-    print_advice(advice, Console(width=80))
-    told = capsys.readouterr().out
-    assert "pays off after" in told
-    assert max(map(len, told.splitlines()[3:])) > 60
-    rates = {"disk_bytes_per_s": 1e9, "copy_bytes_per_s": 1e10}
-    found = to_result(advice, "ocr advise", {"cores": 2}, "val", rates, [])
+def test_a_result_that_was_written_is_read_and_nothing_else(tmp_path):
+    present = remedy("present", 0.1, step=0.4)
+    advice = Advice("here", 160, 16, 2, (), Consumer(), present, [remedy("prefix cache", 0.02, "data.cache=prefix")])
+    found = to_result(
+        advice, "ocr advise", {"cores": 2}, "val", {"disk_bytes_per_s": 1e9, "copy_bytes_per_s": 1e10}, []
+    )
     write_result(found, tmp_path / "advice.json")
     assert read_result(tmp_path / "advice.json") == json.loads(json.dumps(found))
     (tmp_path / "bad.json").write_text("{}")
-    with pytest.raises(DataError, match=r"bad\.json is not a result of ocr profile, bench or advise"):
+    with rejects(DataError, path=tmp_path / "bad.json"):
         read_result(tmp_path / "bad.json")
 
 
-def test_the_command_advises_within_one_run(synthetic, tmp_path):
-    command = [sys.executable, "-m", "ocr.cli", "advise", f"dataset_base_path={synthetic}", *TINY, "--step-ms", "2"]
-    command += [
-        "--verify",
-        "--split",
-        "val",
-        "--pages",
-        "6",
-        "--json",
-        str(tmp_path / "a.json"),
-        "--html",
-        str(tmp_path / "a.html"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=900, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "pages/s" in done.stdout
-    found = read_result(tmp_path / "a.json")
+def advise_in_one_run(data: Path, folder: Path, *options: str) -> dict[str, Any]:
+    files = ["--json", str(folder / "a.json"), "--html", str(folder / "a.html")]
+    command = ["advise", f"dataset_base_path={data}", *TINY, "--step-ms", "2", "--split", "val", "--pages", "4"]
+    done = CliRunner(env={"COLUMNS": "100"}).invoke(app, [*command, *files, *options])
+    assert done.exit_code == 0, done.output
+    found = read_result(folder / "a.json")
     assert found["kind"] == "advice"
-    assert "present" in [one["name"] for one in found["verified"]]
     assert found["command"].startswith("ocr advise dataset_base_path=")
-    assert "<svg" in (tmp_path / "a.html").read_text()
+    assert "<svg" in (folder / "a.html").read_text()
+    return found
+
+
+def test_the_command_advises_within_one_run(synthetic, tmp_path):
+    assert advise_in_one_run(synthetic, tmp_path)["remedies"]
+
+
+@pytest.mark.slow
+def test_the_command_runs_what_it_advises(synthetic, tmp_path):
+    assert "present" in [one["name"] for one in advise_in_one_run(synthetic, tmp_path, "--verify")["verified"]]
 
 
 def test_tuned_settings_have_the_last_word(tmp_path):
@@ -161,7 +160,7 @@ def test_workers_that_an_experiment_sets_are_advised_where_they_are_set(syntheti
 
 
 def test_tuned_settings_are_not_tuned_again():
-    with pytest.raises(ConfigError, match="include itself"):
+    with rejects(ConfigError, setting="data", value="tuned"):
         base_group(["data=tuned"])
 
 
@@ -173,33 +172,30 @@ def test_pages_beyond_the_memory_come_from_the_disk(synthetic, tmp_path):
     found = advice.present.later
     assert (found.bottleneck, found.stage) == (DISK, "disk")
     assert found.epoch_seconds > 6 * chief.file_bytes / 1e4
-    assert "disk is the bottleneck" in advice.sentence.lower()
-
-
-def test_the_stages_behind_a_cache_keep_their_names(synthetic, tmp_path):
-    with temporary_folder(tmp_path) as folder:
-        small = "dataloaders.train_dataloader.batch_size=2"
-        advice = advisor(synthetic, small, split="train").advise(folder, lambda what: None)
-    names = [demand.name for demand in advice.present.later.pipeline.demands]
-    assert names[0] == "cache"
-    assert {"Warp", "targets", "slot"} <= set(names)
-    assert not {"source", "decode", "Letterbox"} & set(names)
 
 
 def test_dali_is_no_present_configuration(synthetic):
-    with pytest.raises(ConfigError, match="use_dali=true: DALI is tried beside"):
+    with rejects(ConfigError, setting="use_dali", value=True):
         advisor(synthetic, "use_dali=true", "data.cache=off")
 
 
 def test_a_split_that_is_not_there_is_named(synthetic):
-    with pytest.raises(ConfigError, match=r"datasets\.nowhere_dataset|nowhere"):
+    with rejects(ConfigError, setting="datasets.nowhere_dataset"):
         advisor(synthetic, split="nowhere")
 
 
-@pytest.mark.parametrize("wrong", [{"step_ms": -1.0}, {"step_ms": float("nan")}, {"pages": 0}])
-def test_numbers_that_make_no_sense_are_refused(wrong):
-    with pytest.raises(ConfigError, match=r"--step-ms|--pages"):
-        AdviseSettings(**wrong)
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("step_ms", "--step-ms", -1.0),
+        ("step_ms", "--step-ms", float("nan")),
+        ("step_ms", "--step-ms", float("inf")),
+        ("pages", "--pages", 0),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(name, setting, value):
+    with rejects(ConfigError, setting=setting, value=value):
+        AdviseSettings(**{name: value})
 
 
 def remedy(name: str, seconds: float, *overrides: str, step: float = 0.0, workers: int = 2, **details) -> Remedy:

@@ -100,10 +100,11 @@ def test_what_changes_the_hmean_is_told_and_never_chosen():
     smaller = remedy("pages of 320", 0.1, "transforms.size=320", hmean=NOT_KNOWN)
     found = advice(present, smaller, layout)
     assert found.best is layout
-    assert "With channels first (model.channels_last=false) epochs would be 2.0 times as fast." in found.sentence
-    assert found.sentence.endswith("times as fast; its effect on the H-mean: not known.")
+    assert found.fastest_other is smaller
+    assert "2.0" in found.sentence
+    assert "H-mean" in found.sentence
     assert advice(present, smaller).best is None
-    assert "Nothing here will help" not in advice(present, smaller).sentence
+    assert "pages of 320" in advice(present, smaller).sentence
 
 
 def test_a_configuration_that_does_not_fit_is_told_and_one_that_fits_is_chosen():
@@ -112,13 +113,11 @@ def test_a_configuration_that_does_not_fit_is_told_and_one_that_fits_is_chosen()
     fast = remedy("batches of 32", 0.2, "x=2", memory_bytes=6_000_000_000, free_bytes=2e9)
     found = advice(present, fast, halves)
     assert found.best is halves
-    assert found.sentence.startswith(
-        "As configured, training does not fit into memory: a step needs 3.0 GB, 2.0 GB are free. batches of 8, 2"
-    )
-    assert "this does not fit into memory" in fast.reason
+    assert all(part in found.sentence for part in ("3.0 GB", "2.0 GB", "batches of 8, 2 per step"))
+    assert all(part in fast.reason for part in ("6.0 GB", "2.0 GB"))
     alone = advice(remedy("present", 1.0), fast)
     assert alone.best is None
-    assert alone.sentence.endswith("Nothing here will help.")
+    assert alone.fastest_other is None
 
 
 def test_a_run_counts_validations_and_what_happens_once():
@@ -164,6 +163,7 @@ def test_the_best_of_each_setting_go_together_and_those_that_change_nothing_by_t
     assert _combinations(tried[4:]) == []
 
 
+@pytest.mark.slow
 def test_the_model_is_measured_predicted_as_a_run_and_checked(synthetic, tmp_path):
     given = [f"dataset_base_path={synthetic}", *TINY, *SMALL]
     settings = AdviseSettings(pages=4, rounds=1, skip=FEW)
@@ -237,4 +237,4 @@ def test_a_set_too_large_for_the_memory_is_predicted_not_tried(synthetic, monkey
     assert not predictor.present.fits
     assert not halves.fits
     assert tried == []
-    assert "does not fit into memory" in advice(predictor.present, *found).sentence
+    assert advice(predictor.present, *found).best is None
