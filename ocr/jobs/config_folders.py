@@ -21,7 +21,7 @@ def choose_config_dir(folder: Path | None) -> Path | None:
     """Let the configs of a folder come first in this process; None: no such folder."""
     if folder is not None and not folder.is_dir():
         raise ConfigError(
-            f"--config-dir {folder} is not a folder. Give one with configs, such as experiment/mine.yaml",
+            f"--config-dir {folder} is not a folder. Set a folder with configs, such as experiment/mine.yaml",
             setting="--config-dir",
             path=folder,
         )

@@ -38,7 +38,7 @@ class PageFiles:
         inputs = as_paths("images", images)
         if STANDARD_INPUT in inputs and len(inputs) > 1:
             raise ConfigError(
-                f"images={inputs}: - (names on standard input) cannot be with others. Give it alone",
+                f"images={inputs}: - (names on standard input) cannot be combined with others. Pass it alone",
                 setting="images",
                 value=inputs,
             )

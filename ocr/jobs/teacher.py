@@ -53,7 +53,7 @@ def build_distillation(config: DictConfig) -> Distillation | None:
     if stored is None:
         if images is not None:
             raise ConfigError(
-                f"distil.images={images}: pages without labels teach nothing without a teacher. Give teacher=best.ckpt",
+                f"distil.images={images}: pages without labels teach nothing without a teacher. Set teacher=best.ckpt",
                 setting="distil.images",
                 path=str(images),
             )

@@ -34,8 +34,8 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
     lightning.seed_everything(config.seed, workers=True, verbose=False)
     if config.compile_model and config.model.get("checkpoint_gradients"):
         raise ConfigError(
-            "compile_model=true and model.checkpoint_gradients=true: torch.compile itself chooses what backward "
-            "computes again. Set one of them to false",
+            "compile_model=true and model.checkpoint_gradients=true: torch.compile itself chooses what to recompute "
+            "in backward. Set one of them to false",
             setting="model.checkpoint_gradients",
             value=True,
         )

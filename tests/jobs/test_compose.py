@@ -4,10 +4,20 @@ import logging
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
+from rejection import rejects
+from rich.console import Console
 
 from ocr.errors import ConfigError
 from ocr.jobs.compose import compose_training
 from ocr.jobs.config_folders import CONFIGS, choose_config_dir
+from ocr.jobs.inspect import _options as inspect_options
+from ocr.jobs.label_next import _as_settings as label_next_settings
+from ocr.jobs.page_files import PageFiles
+from ocr.jobs.teacher import build_distillation
+from ocr.jobs.threads import share_cores
+from ocr.jobs.train import check_monitored, train, trained_module
+from ocr.training.schedule import build_schedule
 
 
 @pytest.fixture
@@ -62,7 +72,7 @@ def test_config_dir_comes_before_the_working_directory(project):
 
 
 def test_a_config_dir_that_is_not_there_is_an_error(project):
-    with pytest.raises(ConfigError, match="--config-dir nowhere is not a folder"):
+    with rejects(ConfigError, setting="--config-dir", path="nowhere"):
         choose_config_dir(Path("nowhere"))
 
 
@@ -72,24 +82,58 @@ def test_in_a_checkout_the_link_to_the_configs_of_the_package_is_not_a_second_fo
     assert not caplog.records
 
 
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("model=litee", "model=litee: did you mean lite? Known: base, dbnetpp, efficientnet_lite, lite, resnet50"),
-        ("experiment=nosuch", "experiment=nosuch: Known: demo, documents, finetune, pretrain, receipts"),
-        ("trainer.max_epoch=1", "trainer.max_epoch is not a setting: did you mean max_epochs? Known: "),
-        ("nosuchkey=1", "nosuchkey is not a setting: Known: annotation_categories, annotation_format, boxes"),
-        ("batch_size=3", "did you mean dataloaders.train_dataloader.batch_size or "),
-        ("trainer.max_epochs", "trainer.max_epochs is not of the form KEY=VALUE"),
-        ("a=[1,", "a=[1, is not of the form KEY=VALUE"),
-        ("+trainer.max_epochs=3", "An item is already at 'trainer.max_epochs'"),
-    ],
-)
-def test_what_hydra_refuses_is_one_line_that_names_what_is_near(override, said):
-    with pytest.raises(ConfigError) as caught:
+REFUSED = [
+    ("model=litee", "model", "litee"),
+    ("experiment=nosuch", "experiment", "nosuch"),
+    ("trainer.max_epoch=1", "trainer.max_epoch", None),
+    ("nosuchkey=1", "nosuchkey", None),
+    ("batch_size=3", "batch_size", None),
+    ("trainer.max_epochs", None, "trainer.max_epochs"),
+    ("a=[1,", None, "a=[1,"),
+    ("+trainer.max_epochs=3", None, None),
+]
+
+
+@pytest.mark.parametrize(("override", "setting", "value"), REFUSED)
+def test_what_hydra_refuses_is_one_line(override, setting, value):
+    with rejects(ConfigError, setting=setting, value=value) as caught:
         compose_training([override])
     message = str(caught.value)
-    assert said in message
+    assert override.lstrip("+").partition("=")[0] in message
     assert "\n" not in message
     assert "search path" not in message
     assert "https://" not in message
+
+
+def test_wording_of_errors_of_settings(project, snapshot):
+    """The texts that name what is near, and a typical one of each job."""
+    small = ["dataset_base_path=nowhere", "threads.model=1"]
+    config = compose_training(small)
+
+    def composed(*overrides: str) -> DictConfig:
+        return compose_training([*small, *overrides])
+
+    calls = [
+        *(lambda override=override: compose_training([override]) for override, *_ in REFUSED),
+        lambda: choose_config_dir(Path("nowhere")),
+        lambda: share_cores(composed("threads.opencv=auto")),
+        lambda: compose_training(["transforms.size=auto", *small]),
+        lambda: compose_training(["transforms.size=auto", "datasets.train_dataset=null"]),
+        lambda: train(composed("resume=best.safetensors"), Console(quiet=True)),
+        lambda: train(composed("compile_model=true", "model.checkpoint_gradients=true"), Console(quiet=True)),
+        lambda: check_monitored(composed("callbacks.early_stopping.monitor=val/hmeen"), ["val/hmean", "val/recall"]),
+        lambda: build_distillation(composed("distil.images=more")),
+        lambda: build_schedule(None, "one_cycel", 100),
+        lambda: trained_module(config),
+        lambda: inspect_options(["--compare", "a.ckpt"]),
+        lambda: label_next_settings(["--out"]),
+        lambda: PageFiles.of_setting(["-", "pages"]),
+        lambda: PageFiles.of_setting(None),
+        lambda: PageFiles.of_setting("nothing/*.jpg"),
+    ]
+    texts = []
+    for call in calls:
+        with pytest.raises(ConfigError) as caught:
+            call()
+        texts.append(str(caught.value))
+    snapshot("job_errors", "\n".join(texts))

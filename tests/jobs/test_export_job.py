@@ -4,7 +4,9 @@ import json
 import sys
 
 import pytest
+from refusal import refuses
 
+from ocr.errors import OutputError
 from ocr.jobs.export import main
 from ocr.models.detector import TextDetector
 from ocr.models.load import save_detector
@@ -38,31 +40,28 @@ def test_a_dataset_proves_an_export_that_needs_no_other_setting(
     assert json.dumps(proof["hmean"])
 
 
-def test_a_folder_that_cannot_be_made_is_named(synthetic, detector_file, monkeypatch, capsys, logging_restored):
+def test_a_folder_that_cannot_be_made_is_named(synthetic, detector_file, monkeypatch, logging_restored):
     words = [f"checkpoint_path={detector_file}", f"dataset_base_path={synthetic}", "pages=1", "format=torchscript"]
-    with pytest.raises(SystemExit):
+    with refuses(OutputError, setting="out", path=detector_file / "exported"):
         run(monkeypatch, *words, f"out={detector_file}/exported")
-    assert f"cannot write out={detector_file}/exported" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "setting", "value", "path"),
     [
-        ([], "no pages to prove"),
-        (["images=nowhere"], "nowhere is not a folder"),
-        (["annotations=labels.json"], "images is not set"),
-        (["pages=0"], "pages=0 must be an integer >= 1"),
-        (["format=onx"], "did you mean onnx"),
-        (["images=2024"], "2024 is not a folder"),
-        (["out=2024"], "no pages to prove"),
-        (["out=null"], "out is not set"),
-        (["force=no"], "force='no' must be true or false"),
+        ([], "images", None, None),
+        (["images=nowhere"], "image_path", None, "nowhere"),
+        (["annotations=labels.json"], "images", None, "labels.json"),
+        (["pages=0"], "pages", 0, None),
+        (["format=onx"], "format", "onx", None),
+        (["images=2024"], "image_path", None, "2024"),
+        (["out=2024"], "images", None, None),
+        (["out=null"], "out", None, None),
+        (["force=no"], "force", "no", None),
     ],
 )
 def test_a_setting_that_cannot_work_is_named_before_the_model_is_read(
-    words, message, monkeypatch, logging_restored, capsys
+    words, setting, value, path, monkeypatch, logging_restored
 ):
-    with pytest.raises(SystemExit) as ended:
+    with refuses(setting=setting, value=value, path=path):
         run(monkeypatch, "checkpoint_path=nowhere.ckpt", *words)
-    assert ended.value.code == 2
-    assert message in " ".join(capsys.readouterr().err.split())

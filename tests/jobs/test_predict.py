@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -11,11 +12,13 @@ import pytest
 import torch
 from locked_pdf import LOCKED_PDF
 from PIL import Image
+from refusal import refuses
+from rejection import rejects
 
 from ocr import Detector
 from ocr.deploy import prediction_log
 from ocr.deploy.prediction_log import PredictionLog
-from ocr.errors import ConfigError
+from ocr.errors import ConfigError, ImageError, ImageSizeError, MissingExtraError
 from ocr.formats.read import read_annotations
 from ocr.jobs import predict as job
 from ocr.models.settings import DetectorSettings
@@ -51,13 +54,6 @@ def run(model, monkeypatch, capsys):
         return json.loads(Path(out, "predictions.json").read_text())["images"]
 
     return command
-
-
-def refused(run, capsys, *words: str, **options) -> str:
-    with pytest.raises(SystemExit) as ended:
-        run(*words, **options)
-    assert ended.value.code == 2
-    return " ".join(capsys.readouterr().err.split())
 
 
 def test_a_folder_gives_what_the_detector_finds_and_draws_it(run, pages, model, capsys):
@@ -199,79 +195,89 @@ class TestResuming:
         log.write_bytes(lines[0][:10])
         assert run("images=pages") == whole
 
-    def test_predictions_of_other_settings_are_not_mixed_or_replaced_unless_asked(self, run, pages, capsys):
+    def test_predictions_of_other_settings_are_not_mixed_or_replaced_unless_asked(self, run, pages):
         first = run("images=pages")
-        told = refused(run, capsys, "images=pages", "boxes.box_thresh=0.9", "tile=null")
-        assert "found holds predictions that were found with another boxes and tile" in told
-        assert "overwrite=true" in told
-        assert "another images" in refused(run, capsys, "images=pages/more")
+        with refuses(setting="out", value=["boxes", "tile"], path="found"):
+            run("images=pages", "boxes.box_thresh=0.9", "tile=null")
+        with refuses(setting="out", value=["images"], path="found"):
+            run("images=pages/more")
         assert run("images=pages", "boxes.box_thresh=0.9", "overwrite=true") != first
 
     def test_two_runs_do_not_write_into_one_folder(self, tmp_path):
-        with PredictionLog(tmp_path, {}), pytest.raises(ConfigError, match="another run writes into"):
-            PredictionLog(tmp_path, {})
-
-    def test_a_damaged_log_is_named(self, tmp_path):
-        (tmp_path / prediction_log.NAME).write_bytes(b"{}\n[]\n")
-        with pytest.raises(ConfigError, match=r"predictions\.jsonl is damaged.*overwrite=true"):
+        with PredictionLog(tmp_path, {}), rejects(ConfigError, setting="out", path=tmp_path):
             PredictionLog(tmp_path, {})
 
 
 class TestRefused:
     @pytest.mark.parametrize(
-        ("words", "message"),
+        ("words", "fields"),
         [
-            ([], "images is not set"),
-            (["images=empty"], "empty holds no image or PDF"),
-            (["images=nothing/*.jpg"], "matches no file"),
-            (["images=-"], "standard input named no file"),
-            (["images=[-,pages]"], "cannot be with others"),
-            (["images=pages", "formats=[cocoa]"], "did you mean coco"),
-            (["images=pages", "on_bad_sample=maybe"], "on_bad_sample"),
-            (["images=pages", "boxes.tresh=1"], "boxes.tresh is not a setting: did you mean thresh"),
-            (["images=pages", "scales=[0]"], "scales=[0] must be numbers > 0"),
-            (["images=pages", "scales=2"], "scales=2 must be a list"),
-            (["images=pages", "formats=null"], "formats=[None]: None: Known: "),
-            (["images=pages", "out=null"], "out is not set"),
-            (["images=pages", "overwrite=no"], "overwrite='no' must be true or false"),
-            (["images=pages", "draw=off"], "draw='off' must be true or false"),
-            (["images=pages", "decode.max_pixels=100"], "decode.max_pixels=100. Raise the setting"),
+            ([], {"setting": "images", "value": None}),
+            (["images=empty"], {"path": "empty"}),
+            (["images=nothing/*.jpg"], {"path": "nothing/*.jpg"}),
+            (["images=-"], {"setting": "images", "value": "-"}),
+            (["images=[-,pages]"], {"setting": "images", "value": ["-", "pages"]}),
+            (["images=pages", "formats=[cocoa]"], {"setting": "formats", "value": "cocoa"}),
+            (["images=pages", "on_bad_sample=maybe"], {"setting": "on_bad_sample", "value": "maybe"}),
+            (["images=pages", "boxes.tresh=1"], {"setting": "boxes.tresh"}),
+            (["images=pages", "scales=[0]"], {"setting": "scales", "value": [0]}),
+            (["images=pages", "scales=2"], {"setting": "scales", "value": 2}),
+            (["images=pages", "formats=null"], {"setting": "formats", "value": None}),
+            (["images=pages", "out=null"], {"setting": "out", "value": None}),
+            (["images=pages", "overwrite=no"], {"setting": "overwrite", "value": "no"}),
+            (["images=pages", "draw=off"], {"setting": "draw", "value": "off"}),
+            (
+                ["images=pages", "decode.max_pixels=100"],
+                {"kind": ImageSizeError, "setting": "decode.max_pixels", "value": (100, 140), "path": "pages/a.png"},
+            ),
         ],
     )
-    def test_a_setting_that_cannot_work(self, run, pages, words, message, capsys):
+    def test_a_setting_that_cannot_work(self, run, pages, words, fields):
         Path("empty").mkdir()
-        assert message in refused(run, capsys, *words)
+        with refuses(**fields):
+            run(*words)
 
     def test_an_encrypted_pdf_asks_to_remove_its_password_or_is_skipped(self, run, pages, capsys):
         pytest.importorskip("pypdfium2")
         Path("pages/locked.pdf").write_bytes(LOCKED_PDF)
-        assert "locked.pdf: the PDF cannot be opened" in (told := refused(run, capsys, "images=pages"))
-        assert "Remove its password" in told
+        with refuses(ImageError, path="pages/locked.pdf"):
+            run("images=pages")
         assert len(run("images=pages", "on_bad_sample=skip")) == 3
         assert "1 pages skipped" in (shown := capsys.readouterr().out)
         assert "locked.pdf" in shown
 
-    def test_a_file_that_is_no_model_one_of_another_version_and_none_at_all(
-        self, run, pages, model, capsys, monkeypatch
-    ):
-        for name, message in (("text.ckpt", "is not a checkpoint"), ("text.safetensors", "is not a .safetensors file")):
+    def test_a_file_that_is_no_model_one_of_another_version_and_none_at_all(self, run, pages, monkeypatch):
+        for name in ("text.ckpt", "text.safetensors"):
             Path(name).write_text("no model")
-            assert message in refused(run, capsys, "images=pages", f"checkpoint_path={name}")
+            with refuses(setting="model", path=name):
+                run("images=pages", f"checkpoint_path={name}")
         settings = DetectorSettings(ARCHITECTURE).to_dict() | {"format": 99}
         from safetensors.torch import save_file
 
         save_file({"a": torch.zeros(1)}, "newer.safetensors", {"glyphfeed": json.dumps(settings)})
-        told = refused(run, capsys, "images=pages", "checkpoint_path=newer.safetensors")
-        assert "newer GlyphFeed (format 99" in told
-        assert "not a file or folder" in refused(run, capsys, "images=pages", "checkpoint_path=nowhere.onnx")
+        with refuses(setting="format", value=99, path="newer.safetensors"):
+            run("images=pages", "checkpoint_path=newer.safetensors")
+        with refuses(setting=None, path="nowhere.onnx"):
+            run("images=pages", "checkpoint_path=nowhere.onnx")
         from ocr.models import packaged
 
         monkeypatch.setattr(packaged, "PACKAGED", Path("nowhere/glyphfeed.safetensors"))
-        assert "this installation has no glyphfeed.safetensors" in refused(
-            run, capsys, "images=pages", "checkpoint_path=null"
-        )
+        with refuses(setting="weights", path="nowhere/glyphfeed.safetensors"):
+            run("images=pages", "checkpoint_path=null")
 
-    def test_a_runtime_that_is_not_installed_names_its_extra(self, run, pages, capsys, monkeypatch):
+    def test_a_runtime_that_is_not_installed_names_its_extra(self, run, pages, monkeypatch):
         Path("model.onnx").write_bytes(b"")
         monkeypatch.setitem(sys.modules, "onnxruntime", None)
-        assert "glyphfeed[export]" in refused(run, capsys, "images=pages", "checkpoint_path=model.onnx")
+        with refuses(MissingExtraError, setting="export", value="onnxruntime"):
+            run("images=pages", "checkpoint_path=model.onnx")
+
+
+def test_wording_of_a_prediction(run, pages, monkeypatch, capsys, snapshot):
+    """What the terminal shows: a first run, one that resumes, and one that skips a page."""
+    monkeypatch.setenv("COLUMNS", "100")
+    run("images=pages", out="pages/found")
+    run("images=pages", out="pages/found")
+    (pages / "a.png").write_bytes(b"damaged")
+    run("images=pages", "on_bad_sample=skip", out="pages/found")
+    # How many boxes an untrained model finds depends on the machine.
+    snapshot("predict", re.sub(r"\d+ boxes", "N boxes", capsys.readouterr().out))

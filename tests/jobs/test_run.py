@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from refusal import refuses
 from rich.console import Console
 
 from ocr.errors import DataError
@@ -48,32 +49,33 @@ def test_a_known_error_of_a_job_is_one_line_and_exit_status_2(arguments, capfd, 
 
 
 def test_an_error_of_the_config_is_the_same(arguments, capfd):
-    for words, said in (
-        (("model=litee",), "error: model=litee: did you mean lite?"),
-        (("trainer.max_epoch=1",), "error: trainer.max_epoch is not a setting: did you mean max_epochs?"),
-        (("threads=null",), "error: threads=null: this is a group of settings. Leave it as it is, or set"),
-        (("boxes=null",), "error: boxes=null: this is a group of settings."),
-        (("--config-dir", "nowhere"), "error: --config-dir nowhere is not a folder"),
+    for words, fields in (
+        (("model=litee",), {"setting": "model", "value": "litee"}),
+        (("trainer.max_epoch=1",), {"setting": "trainer.max_epoch"}),
+        (("threads=null",), {"setting": "threads", "value": None}),
+        (("boxes=null",), {"setting": "boxes", "value": None}),
+        (("--config-dir", "nowhere"), {"setting": "--config-dir", "path": "nowhere"}),
     ):
         arguments(*words)
-        assert end_of(fail(AssertionError("the job ran"))) == 2
+        with refuses(**fields):
+            run_job("train", fail(AssertionError("the job ran")))
         shown = capfd.readouterr().err
-        assert shown.startswith(said)
+        assert shown.startswith("error: ")
         assert shown.count("\n") == 1
 
 
-def test_the_boxes_of_a_prediction_may_be_null_but_no_other_group(arguments, capfd):
+def test_the_boxes_of_a_prediction_may_be_null_but_no_other_group(arguments):
     arguments("boxes=null")
     run_job("predict", lambda config, console: 0)
     arguments("decode=null")
-    assert end_of(fail(AssertionError("the job ran")), "predict") == 2
-    assert "decode.max_pixels" in capfd.readouterr().err
+    with refuses(setting="decode", value=None):
+        run_job("predict", fail(AssertionError("the job ran")))
 
 
 def test_a_setting_that_points_nowhere_is_named_when_the_job_reads_it(arguments, capfd):
     arguments("seed=${nosuch}")
     assert end_of(lambda config, console: config.seed) == 2
-    assert capfd.readouterr().err.startswith("error: Interpolation key 'nosuch' not found")
+    assert "nosuch" in capfd.readouterr().err
 
 
 def test_a_bug_keeps_its_traceback(arguments):

@@ -9,6 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
+from rejection import rejects
 from rich.console import Console
 
 from ocr.errors import ConfigError
@@ -39,14 +40,15 @@ def test_an_interrupt_of_the_training_is_one_of_the_command(tmp_path):
 
 
 def test_what_lightning_refuses_is_an_error_of_the_config(tmp_path):
-    with pytest.raises(ConfigError, match=r"trainer or callbacks: .*monitor='nowhere'"):
+    with rejects(ConfigError, setting="trainer") as caught:
         fit(tmp_path, ModelCheckpoint(tmp_path, monitor="nowhere"))
+    assert "nowhere" in str(caught.value)
 
 
 def test_a_score_that_no_validation_logs_is_refused_before_the_training():
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         config = compose("train", ["callbacks.early_stopping.monitor=val/hmeen"])
-    with pytest.raises(ConfigError, match=r"callbacks.early_stopping.monitor=val/hmeen: did you mean val/hmean"):
+    with rejects(ConfigError, setting="callbacks.early_stopping.monitor", value="val/hmeen"):
         check_monitored(config, ["val/hmean", "val/recall"])
     config.callbacks.early_stopping.monitor = "train/loss"
     config.callbacks.best = None
@@ -56,11 +58,12 @@ def test_a_score_that_no_validation_logs_is_refused_before_the_training():
 def test_a_run_is_not_resumed_from_weights_alone():
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         config = compose("train", ["resume=best.safetensors"])
-    with pytest.raises(ConfigError, match=r"resume=best\.safetensors has weights.*weights=best\.safetensors"):
+    with rejects(ConfigError, setting="resume", path="best.safetensors"):
         train(config, Console(quiet=True))
 
 
 @pytest.mark.parametrize("wrong", [{"pages": 0}, {"pages": "4"}, {"every_epochs": 0}, {"every_epochs": None}])
 def test_drawings_of_no_pages_or_at_no_time_are_refused(wrong):
-    with pytest.raises(ConfigError, match=rf"callbacks\.drawings\.{next(iter(wrong))}=.* must be an integer >= 1"):
+    ((name, value),) = wrong.items()
+    with rejects(ConfigError, setting=f"callbacks.drawings.{name}", value=value):
         DrawPredictions("drawings", **wrong)
