@@ -113,7 +113,7 @@ class Record:
 class Copy:
     """The repository in a folder of its own, with the machine code of its kernels, and one process that runs tests."""
 
-    def __init__(self, folder: Path, root: Path = ROOT) -> None:
+    def __init__(self, folder: Path, root: Path) -> None:
         self.folder, self.tree = folder, folder / "tree"
         self.log, self.told = folder / "pytest.txt", folder / "answer.json"
         self.child, self.until, self.task = 0, 0.0, Task([], 0)
@@ -383,6 +383,7 @@ class Trial:
 
     def try_all(self, mutants: Sequence[Mutant], test_seconds: float = TEST_SECONDS) -> list[Answer]:
         """The results, in the order of the mutants."""
+        # Named now: while others run, a mutant of the same module can stand in the tree.
         names = {mutant: self._name(mutant) for mutant in mutants}
         tasks = []
         for mutant, name in names.items():
@@ -391,7 +392,7 @@ class Trial:
                 if task.tests:
                     tasks.append(task)
                 else:
-                    self._keep(mutant, noticed=False, by="no test reaches it")
+                    self._keep(name, mutant, noticed=False, by="no test reaches it")
         for number, (task, told) in enumerate(run(self.copies, tasks)):
             assert task.mutant
             noticed, by = True, str(told["status"])
@@ -401,7 +402,7 @@ class Trial:
                 by = CONFTEST
             elif told["status"] == 0:
                 noticed, by = False, f"{len(task.tests)} tests pass"
-            self._keep(task.mutant, noticed=noticed, by=by)
+            self._keep(names[task.mutant], task.mutant, noticed=noticed, by=by)
             print(f"{number + 1}/{len(tasks)} {'noticed ' if noticed else 'SURVIVED'} {place(task.mutant)}", flush=True)
         return [self.results[name] for name in names.values()]
 
@@ -418,9 +419,9 @@ class Trial:
         source = digest(self.reached.tree / mutant.module)
         return f"{mutant.module}:{mutant.start}-{mutant.end} {mutant.replacement} {source}"
 
-    def _keep(self, mutant: Mutant, noticed: bool, by: str) -> None:
+    def _keep(self, name: str, mutant: Mutant, noticed: bool, by: str) -> None:
         known = {"module": mutant.module, "line": mutant.line, "before": mutant.before, "after": mutant.after}
-        self.results[self._name(mutant)] = known | {"noticed": noticed, "by": by}
+        self.results[name] = known | {"noticed": noticed, "by": by}
         write_json(self.file, self.results)
 
 
@@ -517,7 +518,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folder = options.folder.resolve()
-    copies = [Copy(folder)]
+    copies = [Copy(folder, ROOT)]
     copies += [Copy(folder / f"worker-{number}", copies[0].tree) for number in range(1, options.workers)]
     mutants = choose(options, copies[0].tree)
     for library in LIBRARIES:
