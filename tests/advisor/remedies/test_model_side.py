@@ -237,4 +237,6 @@ def test_a_set_too_large_for_the_memory_is_predicted_not_tried(synthetic, monkey
     assert not predictor.present.fits
     assert not halves.fits
     assert tried == []
-    assert advice(predictor.present, *found).best is None
+    fitting = advice(predictor.present, *found).best
+    assert fitting is not None
+    assert (fitting.name, fitting.memory_bytes) == ("batches of 1", 10e6 + 4e6)
