@@ -95,7 +95,7 @@ class Record:
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
             text = report.longreprtext.splitlines() or [""]
-            line = next((line for line in reversed(text) if line.startswith("E ")), text[0])
+            line = next((line for line in text if line.startswith("E ")), text[0])
             self.failed.setdefault(report.nodeid, line.removeprefix("E ").strip()[:200])
 
     pytest_collectreport = pytest_runtest_logreport
