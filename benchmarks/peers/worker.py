@@ -1,7 +1,7 @@
-"""One loader in a process of its own, for benchmarks/peers.py: reads a task as JSON, tells what it measured.
+"""One loader in a process of its own, for benchmarks/peers/table.py: reads a task as JSON, tells what it measured.
 
 echo '{"peer": "raw", "task": "first_run", "course": {"data": "DIR", "folder": "OUT"}}' |
-    python -m benchmarks.peer_worker
+    python -m benchmarks.peers.worker
 
 What it tells are lines that begin with a mark, since libraries print too; the last one is the result.
 """
@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.epoch_process import Transfer
-from benchmarks.peer_loaders import PEERS
-from benchmarks.peer_loaders.common import Course
+from benchmarks.loaders import Transfer
+from benchmarks.peers import PEERS
+from benchmarks.peers.common import Course
 from ocr.system import memory_bytes, process_tree
 
 MARK = "\x1e"
@@ -46,7 +46,7 @@ class Subject:
         self.peer = PEERS[task["peer"]]
         self.course = Course(**task["course"])
         self.settings = self.peer.settings | task.get("settings", {})
-        self.module = importlib.import_module(f"benchmarks.peer_loaders.{self.peer.module}")
+        self.module = importlib.import_module(f"benchmarks.peers.{self.peer.module}")
 
     def open(self, training: bool) -> Any:
         """Its batches."""

@@ -7,7 +7,7 @@ from typing import Any
 from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
 from streaming.base.util import clean_stale_shared_memory
 
-from benchmarks.peer_loaders.common import (
+from benchmarks.peers.common import (
     Course,
     Item,
     PageWork,

@@ -10,7 +10,7 @@ import numpy as np
 import webdataset
 from torch.utils.data import default_collate
 
-from benchmarks.peer_loaders.common import Course, Item, Page, PageWork, annotated_pages, decode_with_pillow
+from benchmarks.peers.common import Course, Item, Page, PageWork, annotated_pages, decode_with_pillow
 from ocr.geometry.polygons import Polygons
 
 SHARDS_PER_WORKER = 2

@@ -7,7 +7,7 @@ from typing import Any
 import albumentations
 import cv2
 
-from benchmarks.peer_loaders.common import Course, DecodedPages, Page, PageWork, Pixels, torch_loader
+from benchmarks.peers.common import Course, DecodedPages, Page, PageWork, Pixels, torch_loader
 from ocr.pipeline.sample import Sample
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import litdata
 
-from benchmarks.peer_loaders.common import (
+from benchmarks.peers.common import (
     Course,
     Item,
     Page,

@@ -1,4 +1,4 @@
-"""The loaders that benchmarks/peers.py compares: one file each, run in an environment that has its packages.
+"""The loaders that table.py compares: one file each, run in an environment that has its packages.
 
 A file has `open_loader(course, training, **settings)`, an iterable of batches whose every pass is an epoch, and, if
 there is something to do once before, `prepare(course)`. A loader with `state_dict` and `load_state_dict` is tried for

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from benchmarks.peer_loaders.common import Course
-from benchmarks.peer_loaders.glyphfeed import open_loader
-from benchmarks.peer_process import Leftovers, PeerError, PeerProcess
-from benchmarks.peer_worker import arrays_of
+from benchmarks.peers.common import Course
+from benchmarks.peers.glyphfeed import open_loader
+from benchmarks.peers.process import Leftovers, PeerError, PeerProcess
+from benchmarks.peers.worker import arrays_of
 from ocr.units import format_bytes
 
 PAGES = 16

@@ -9,16 +9,7 @@ import spdl.io
 from PIL import Image
 from spdl.pipeline import PipelineBuilder
 
-from benchmarks.peer_loaders.common import (
-    ORIENTATION_TAG,
-    Course,
-    Item,
-    Page,
-    PageWork,
-    Pixels,
-    annotated_pages,
-    stack,
-)
+from benchmarks.peers.common import ORIENTATION_TAG, Course, Item, Page, PageWork, Pixels, annotated_pages, stack
 from ocr.geometry.orientation import apply_orientation
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.peer_loaders.common import Course, random_stages
+from benchmarks.peers.common import Course, random_stages
 from ocr import DBTransforms, Loader, OCRDataset
 from ocr.pipeline.prefix import Letterbox
 

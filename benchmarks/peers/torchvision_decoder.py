@@ -6,7 +6,7 @@ from typing import Any
 
 from torchvision.io import ImageReadMode, decode_image
 
-from benchmarks.peer_loaders.common import Course, DecodedPages, Pixels, torch_loader
+from benchmarks.peers.common import Course, DecodedPages, Pixels, torch_loader
 
 
 def decode(path: str) -> Pixels:

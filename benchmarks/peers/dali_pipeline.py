@@ -9,7 +9,7 @@ from nvidia.dali import fn, pipeline_def, types
 from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
-from benchmarks.peer_loaders.common import Course, FinishedInThreads, annotated_pages
+from benchmarks.peers.common import Course, FinishedInThreads, annotated_pages
 
 READER = "pages"
 
@@ -24,8 +24,7 @@ def letterboxed(course: Course, training: bool) -> tuple[Any, Any]:
     image = fn.resize(image, size=(course.size, course.size), mode="not_larger", antialias=False)
     # An odd margin: the smaller half is on the left and at the top, as in the letterbox of the others.
     padded = {"out_of_bounds_policy": "pad", "fill_values": 0, "rounding": "truncate"}
-    image = fn.crop(image, crop=(course.size, course.size), **padded)
-    return image, number
+    return fn.crop(image, crop=(course.size, course.size), **padded), number
 
 
 class Pixelwise:
@@ -36,24 +35,15 @@ class Pixelwise:
         self.iterator = self._open()
 
     def _open(self, checkpoint: Any = None) -> DALIGenericIterator:
-        pipeline = letterboxed(
-            self.course,
-            self.training,
-            batch_size=self.course.batch_size,
-            num_threads=max(1, self.course.workers),
-            device_id=None,
-            prefetch_queue_depth=2,
-            **({"checkpoint": checkpoint} if checkpoint else {}),
-        )
-        settings = {"reader_name": READER, "last_batch_policy": LastBatchPolicy.PARTIAL, "auto_reset": True}
-        return DALIGenericIterator([pipeline], ["image", "number"], **settings)
+        settings = {"batch_size": self.course.batch_size, "num_threads": max(1, self.course.workers), "device_id": None}
+        settings |= {"prefetch_queue_depth": 2} | ({"checkpoint": checkpoint} if checkpoint else {})
+        pipeline = letterboxed(self.course, self.training, **settings)
+        outputs, policy = ["image", "number"], LastBatchPolicy.PARTIAL
+        return DALIGenericIterator([pipeline], outputs, reader_name=READER, last_batch_policy=policy, auto_reset=True)
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         for (batch,) in self.iterator:
             yield batch["image"], batch["number"]
-
-    def resume(self, checkpoint: str) -> None:
-        self.iterator = self._open(checkpoint)
 
 
 class Epochs(FinishedInThreads):
@@ -63,7 +53,7 @@ class Epochs(FinishedInThreads):
         return {"checkpoint": self.batches.iterator.checkpoints()[0]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.batches.resume(state["checkpoint"])
+        self.batches.iterator = self.batches._open(state["checkpoint"])
 
 
 def open_loader(course: Course, training: bool) -> Epochs:

@@ -8,7 +8,7 @@ import torch
 from monai.data import CacheDataset, DataLoader, PersistentDataset
 from monai.transforms import Compose, RandomizableTransform, Transform
 
-from benchmarks.peer_loaders.common import (
+from benchmarks.peers.common import (
     Course,
     Item,
     PageWork,

@@ -6,7 +6,7 @@ from typing import Any
 
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from benchmarks.peer_loaders.common import Course, DecodedPages, torch_loader
+from benchmarks.peers.common import Course, DecodedPages, torch_loader
 
 
 def open_loader(course: Course, training: bool) -> Any:

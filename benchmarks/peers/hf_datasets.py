@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, load_dataset
 
-from benchmarks.peer_loaders.common import Course, Page, PageWork, annotated_pages, torch_loader
+from benchmarks.peers.common import Course, Page, PageWork, annotated_pages, torch_loader
 
 
 class Work:

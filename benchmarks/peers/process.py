@@ -1,4 +1,4 @@
-"""Starts benchmarks/peer_worker.py in an environment that has the packages of a peer, and reads what it tells."""
+"""Starts benchmarks/peers/worker.py in an environment that has the packages of a peer, and reads what it tells."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pathlib import Path
 from threading import Timer
 from typing import Any
 
-from benchmarks.peer_loaders import PEERS, Peer
-from benchmarks.peer_loaders.common import Course
-from benchmarks.peer_worker import MARK
+from benchmarks.peers import PEERS, Peer
+from benchmarks.peers.common import Course
+from benchmarks.peers.worker import MARK
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     # Glibc's thresholds as `ocr.malloc` sets them, also for workers that are started anew.
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
@@ -96,7 +96,7 @@ class PeerProcess:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
-                [self.python, "-m", "benchmarks.peer_worker"],
+                [self.python, "-m", "benchmarks.peers.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -11,12 +11,7 @@ from ffcv.loader import Loader, OrderOption
 from ffcv.transforms import ToTensor
 from ffcv.writer import DatasetWriter
 
-from benchmarks.peer_loaders.common import (
-    Course,
-    DecodedPages,
-    FinishedInThreads,
-    Pixels,
-)
+from benchmarks.peers.common import Course, DecodedPages, FinishedInThreads, Pixels
 
 FILE = "pages.beton"
 

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from PIL import Image, ImageOps
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from benchmarks.epoch_process import give_same_chances
+from benchmarks.harness import pin_threads
 from ocr.datasets.build import make
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.geometry.orientation import upright_size
@@ -28,7 +28,7 @@ from ocr.pipeline.stage import Stage
 from ocr.pipeline.targets import Targets
 
 SPLIT = "pages"
-"""The split that benchmarks/peers.py writes, for training and validation alike."""
+"""The split that benchmarks/peers/table.py writes, for training and validation alike."""
 TRANSFORMS = Path(__file__).resolve().parents[2] / "configs" / "transforms" / "base.yaml"
 ORIENTATION_TAG = 0x0112
 Pixels = NDArray[np.uint8]
@@ -36,7 +36,7 @@ Item = dict[str, Any]
 
 # Here, because some loaders start their workers as new processes, which import this file. Kernels are loaded before
 # workers are forked, and before any clock but that of the start: otherwise each worker of a peer would load its own.
-give_same_chances()
+pin_threads(1)
 warm_up(show=False, only_loading=True)
 
 
