@@ -50,7 +50,7 @@ class ModelInfo:
             raise ConfigError(
                 f"{source} has no metadata of GlyphFeed. Write it with: ocr export checkpoint_path=X", path=source
             )
-        settings = DetectorSettings.from_json(metadata[METADATA_KEY], source)
+        settings = DetectorSettings.from_json(metadata[METADATA_KEY], source, source)
         try:
             export = json.loads(metadata[EXPORT_KEY])
             parts = {name: export[name] for name in ("format", "precision", "proof", "versions")}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from rejection import rejects
 
 from ocr.deploy.pdf import count_pdf_pages, render_pdf_page
 from ocr.errors import ImageError
@@ -37,17 +38,19 @@ def test_a_pdf_without_pages_is_named_and_closed(tmp_path):
     file = tmp_path / "empty.pdf"
     file.write_bytes(without_pages())
     for content in (str(file), without_pages()):
-        with pytest.raises(ImageError, match=r"empty\.pdf: the PDF cannot be opened \(it has no pages\)\. Restore"):
+        with rejects(ImageError, value="it has no pages", path="empty.pdf"):
             count_pdf_pages(content, "empty.pdf")
-        with pytest.raises(ImageError, match=r"it has no pages"):
+        with rejects(ImageError, value="it has no pages", path="empty.pdf"):
             render_pdf_page(content, "empty.pdf", 0, 10**6)
     assert open_files(tmp_path) == []
 
 
 def test_a_pdf_that_is_damaged_or_gone_is_named_with_the_reason(tmp_path):
     file = tmp_path / "bad.pdf"
-    with pytest.raises(ImageError, match=r"bad\.pdf: the PDF cannot be opened \(.*bad\.pdf"):
+    with rejects(ImageError, path="bad.pdf") as gone:
         count_pdf_pages(str(file), "bad.pdf")
+    assert str(file) in str(gone.value.value)
     file.write_bytes(b"%PDF-1.4\nnothing")
-    with pytest.raises(ImageError, match=r"bad\.pdf: the PDF cannot be opened \(.*format"):
+    with rejects(ImageError, path="bad.pdf") as damaged:
         count_pdf_pages(str(file), "bad.pdf")
+    assert "format" in str(damaged.value.value)

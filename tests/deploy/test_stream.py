@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from locked_pdf import LOCKED_PDF
 from PIL import Image
+from rejection import rejects
 
 from ocr import Detector
 from ocr.deploy.inputs import pages_below
@@ -73,7 +74,7 @@ def test_pages_of_other_shapes_keep_their_place_and_do_not_wait_for_the_end(dete
 
 def test_a_bad_page_ends_the_stream_with_its_name_or_is_skipped_and_listed(detector, folder):
     (folder / "page1.png").write_bytes(b"not an image")
-    with pytest.raises(ImageError, match=r"page1\.png"):
+    with rejects(ImageError, path=folder / "page1.png"):
         list(detector.stream(folder))
     stream = detector.stream(folder, batch_size=2, on_bad_sample="skip")
     assert sizes(stream) == [140, 132, 128, 124]
@@ -88,11 +89,12 @@ def test_every_page_that_is_skipped_is_listed_whatever_its_name(detector, page):
 
 
 def test_an_image_that_pillow_has_not_read_yet_may_come_twice_or_be_damaged(detector, page, tmp_path):
-    large = np.tile(page, (12, 12, 1))
+    large = np.tile(page, (4, 4, 1))
     Image.fromarray(large).save(tmp_path / "a.png")
     opened = Image.open(tmp_path / "a.png")
-    assert sizes(detector.stream([opened] * 8, readers=4)) == [1680] * 8
-    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:90_000])
+    assert sizes(detector.stream([opened] * 8, readers=4)) == [560] * 8
+    whole = (tmp_path / "a.png").read_bytes()
+    (tmp_path / "b.png").write_bytes(whole[: len(whole) // 2])
     stream = detector.stream([Image.open(tmp_path / "b.png"), page], on_bad_sample="skip")
     assert sizes(stream) == [140]
     assert list(stream.skipped) == [str(tmp_path / "b.png")]
@@ -108,11 +110,11 @@ def test_a_stream_that_is_broken_off_ends_its_threads(detector, folder):
 
 
 def test_an_empty_folder_a_glob_without_a_match_and_a_bad_setting_are_refused(detector, tmp_path):
-    with pytest.raises(ConfigError, match="holds no image"):
+    with rejects(ConfigError, path=tmp_path):
         list(detector.stream(tmp_path))
-    with pytest.raises(ConfigError, match="matches no file"):
+    with rejects(ConfigError, path=f"{tmp_path}/*.jpg"):
         list(detector.stream(f"{tmp_path}/*.jpg"))
-    with pytest.raises(ConfigError, match="batch_size=0"):
+    with rejects(ConfigError, setting="batch_size", value=0):
         detector.stream(tmp_path, batch_size=0)
 
 
@@ -146,7 +148,7 @@ class TestPDF:
 
     def test_a_damaged_pdf_is_named_and_can_be_skipped(self, detector, document, folder):
         document.write_bytes(b"%PDF-1.4 damaged")
-        with pytest.raises(ImageError, match=r"scan\.pdf: the PDF cannot be opened"):
+        with rejects(ImageError, path=document):
             detector(document)
         stream = detector.stream([document, folder / "page0.png"], on_bad_sample="skip")
         assert sizes(stream) == [140]
@@ -155,8 +157,9 @@ class TestPDF:
     def test_an_encrypted_pdf_asks_to_remove_its_password(self, detector, tmp_path):
         pytest.importorskip("pypdfium2")
         (tmp_path / "locked.pdf").write_bytes(LOCKED_PDF)
-        with pytest.raises(ImageError, match="Remove its password"):
+        with rejects(ImageError, path=tmp_path / "locked.pdf") as caught:
             detector(tmp_path / "locked.pdf")
+        assert "password" in str(caught.value.value)
 
 
 @pytest.mark.parametrize("tile", ["auto", 64])

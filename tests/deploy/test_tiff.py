@@ -6,6 +6,7 @@ import struct
 import numpy as np
 import pytest
 from PIL import Image, TiffImagePlugin
+from rejection import rejects
 
 from ocr.deploy.detector import Detector
 from ocr.deploy.inputs import is_single, pages_of
@@ -110,7 +111,7 @@ class TestDamage:
         data = saved(*map(picture, range(3)))
         *good, bad = pages_of(changed(data, successor(data, 1), len(data) + 99))
         assert [page.read(Decode()).image.shape[1] for page in good] == [40, 44]
-        with pytest.raises(ImageError, match=r"bytes: .* outside of the file"):
+        with rejects(ImageError, value=None, path="bytes"):
             bad.read(Decode())
 
     def test_pages_in_a_circle_end(self):
@@ -118,7 +119,7 @@ class TestDamage:
         first = next(tiff_pages(data, "x"))
         *good, bad = pages_of(changed(data, successor(data, 1), first))
         assert [page.read(Decode()).image.shape[1] for page in good] == [40, 44]
-        with pytest.raises(ImageError, match="comes an earlier one"):
+        with rejects(ImageError, value=first, path="bytes"):
             bad.read(Decode())
 
     @pytest.mark.parametrize("length", range(4, 40, 5))

@@ -10,6 +10,7 @@ from service_client import encoded
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.slow
 def test_a_moment_of_load_has_no_answer_but_those_that_are_declared(onnx_file, page, tmp_path):
     pytest.importorskip("uvicorn")
     folder = tmp_path / "images" / "val"

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from rejection import rejects
 from service_client import PATIENCE_SECONDS, eventually
 
 from ocr.deploy.service.micro_batches import MicroBatches
@@ -117,7 +118,7 @@ def test_the_end_answers_those_who_wait_and_refuses_others(recorder):
         batches(pages(1))
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 0}, {"wait_seconds": -1}])
-def test_settings_that_cannot_work_are_refused(recorder, options):
-    with pytest.raises(ConfigError, match=next(iter(options))):
-        MicroBatches(recorder, **options)
+@pytest.mark.parametrize(("setting", "value"), [("batch_size", 0), ("wait_seconds", -1)])
+def test_settings_that_cannot_work_are_refused(recorder, setting, value):
+    with rejects(ConfigError, setting=setting, value=value):
+        MicroBatches(recorder, **{setting: value})

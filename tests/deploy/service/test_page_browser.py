@@ -60,8 +60,13 @@ def text(browser: Browser, selector: str) -> str:
     return browser.evaluate(f"document.querySelector({selector!r}).textContent")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (PHONE, "light"),
+        *(pytest.param(*shown, marks=pytest.mark.slow) for shown in ((PHONE, "dark"), (DESK, "light"), (DESK, "dark"))),
+    ],
+)
 def test_an_image_is_shown_with_its_boxes_and_nothing_overflows(browser, client, detector, files, width, theme):
     show(browser, client, width, theme)
     choose(browser, files["scan.png"])
@@ -88,6 +93,7 @@ def test_an_image_is_shown_with_its_boxes_and_nothing_overflows(browser, client,
     assert dark == (theme == "dark")
 
 
+@pytest.mark.slow
 def test_the_pages_of_a_pdf_are_turned_and_full_size_scrolls(browser, client, files):
     show(browser, client, PHONE)
     choose(browser, files["scan.pdf"])
@@ -105,6 +111,7 @@ def test_the_pages_of_a_pdf_are_turned_and_full_size_scrolls(browser, client, fi
     assert browser.evaluate("document.querySelector('#sheet svg').getBoundingClientRect().width") == 100
 
 
+@pytest.mark.slow
 def test_everything_is_reached_and_used_by_keyboard(browser, client, detector, files):
     show(browser, client)
     choose(browser, files["scan.pdf"])
@@ -126,6 +133,7 @@ def test_everything_is_reached_and_used_by_keyboard(browser, client, detector, f
     assert browser.evaluate("document.querySelector('details').open")
 
 
+@pytest.mark.slow
 def test_the_downloaded_json_is_what_the_service_answers_at_that_threshold(browser, client, files, tmp_path):
     show(browser, client)
     downloads = tmp_path / "downloads"
@@ -143,6 +151,7 @@ def test_the_downloaded_json_is_what_the_service_answers_at_that_threshold(brows
     assert found == client.detect(files["scan.pdf"].read_bytes(), "?box_thresh=0.49").json()
 
 
+@pytest.mark.slow
 def test_a_dropped_file_is_looked_at_and_a_bad_one_is_explained(browser, client, files):
     show(browser, client)
     data = b64encode(files["scan.png"].read_bytes()).decode()
@@ -161,6 +170,7 @@ def test_a_dropped_file_is_looked_at_and_a_bad_one_is_explained(browser, client,
     eventually(lambda: "large.png has 3 MB; at most 2 MB" in text(browser, "#status"))
 
 
+@pytest.mark.slow
 def test_a_file_that_is_too_large_ends_the_request_before_and_its_progress(browser, client):
     show(browser, client)
     browser.evaluate(
@@ -180,6 +190,7 @@ def test_a_screen_reader_finds_names_for_everything(client):
     assert all(name for role, name in named if role in CONTROLS)
 
 
+@pytest.mark.slow
 def test_the_page_shows_how_programs_use_it(browser, client):
     show(browser, client, PHONE)
     assert text(browser, "#example") == f"curl --data-binary @scan.jpg http://127.0.0.1:{client.port}/detect"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from rejection import rejects
 from service_client import PATIENCE_SECONDS, Client, encoded
 from typer.testing import CliRunner
 
@@ -33,7 +34,7 @@ def process(onnx_file) -> Iterator[subprocess.Popen[str]]:
     started.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_it_serves_an_exported_model_without_torch_and_finishes_an_upload_when_it_is_ended(process, page, number):
     line = process.stdout.readline()
     found = re.fullmatch(r"serving onnx fp32 on http://127\.0\.0\.1:(\d+) \(Ctrl-C ends it\)\n", line)
@@ -60,15 +61,14 @@ def refuses(port: int) -> bool:
 def test_a_port_that_is_taken_is_told_before_a_model_is_loaded():
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=rf"--port {port} cannot be listened on .*in use"):
+        with rejects(ConfigError, setting="--host --port", value=("127.0.0.1", port)):
             listen("127.0.0.1", port)
 
 
 def test_a_host_that_does_not_exist_is_told():
-    with pytest.raises(ConfigError, match=r"--host 203\.0\.113\.7 --port 0 cannot be listened on"):
-        listen("203.0.113.7", 0)
-    with pytest.raises(ConfigError, match=r"--host a\.\.b --port 0 cannot be listened on"):
-        listen("a..b", 0)
+    for host in ("203.0.113.7", "a..b"):
+        with rejects(ConfigError, setting="--host --port", value=(host, 0)):
+            listen(host, 0)
 
 
 @pytest.mark.parametrize("option", ["--max-megabytes", "--max-megapixels", "--max-seconds", "--wait-ms"])
@@ -76,7 +76,7 @@ def test_a_host_that_does_not_exist_is_told():
 def test_a_limit_that_cannot_be_is_told_by_its_option(option, value):
     ended = CliRunner().invoke(app, ["serve", "nowhere.onnx", option, value])
     assert isinstance(ended.exception, ConfigError)
-    assert str(ended.exception).startswith(f"{option} {value} must be a number >")
+    assert (ended.exception.setting, str(ended.exception.value)) == (option, str(float(value)))
 
 
 @pytest.mark.parametrize("option", ["--threads", "--batch-size", "--max-pages", "--max-requests"])
