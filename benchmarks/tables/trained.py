@@ -190,7 +190,7 @@ def trained(data: Data, *, name: str, pages: str, count: int | None) -> Iterator
             yield Row(f"validation {number + 1}", {"minutes": minutes, "H-mean": hmean}, f"Curve of seed {seed}")
     low, high = bootstrap(np.array([one["counts"] for one in found], dtype=np.int64))
     took = np.mean([one["curve"][-1][0] if one["curve"] else np.nan for one in found])
-    first = ", ".join(f"{next((at for at, hmean in one['curve'] if hmean >= GOOD), np.nan):.1f}" for one in found)
+    first = ", ".join(next((f"{at:.1f}" for at, hmean in one["curve"] if hmean >= GOOD), "never") for one in found)
     yield (
         f"95 % of the means at IoU 0.5 over other sets of such pages: {low:.3f} to {high:.3f}; "
         f"{took:.1f} minutes, H-mean {GOOD:.2f} reached after {first}."
