@@ -10,7 +10,7 @@ PAGES  := data/weights
 .PHONY: help setup demo weights test test-all coverage snapshots mutants check transcripts docs bench figures peers campaign soak lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Set up once; again only when the lock or the package's own metadata changes. With bytecode, `import lightning` takes 7 s
 # of CPU instead of 16 in environments that write none themselves (PYTHONDONTWRITEBYTECODE=1, as in many containers).
@@ -47,9 +47,6 @@ coverage: $(READY)  ## the lines of ocr/ that make test does not reach
 snapshots: $(READY)  ## rewrite tests/snapshots, after a change of wording that is meant
 	$(BIN)/python -m pytest -k wording --rewrite-snapshots
 
-mutants: $(READY)  ## how many small mistakes the tests notice: 300 mutants, hours (all in data/mutants; goes on where it was)
-	$(BIN)/python benchmarks/mutants.py --docs docs/reliability.md
-
 check: $(READY)  ## ruff, mypy --strict, the documents' links and commands, the house rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -62,29 +59,25 @@ transcripts: $(READY)  ## run the commands that README and docs show, and write 
 docs: $(READY)  ## the documentation site, built strictly into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet, warnings are not counted and strict has no effect
 
-bench: $(READY)  ## the benchmarks: make bench DATA=DIR (default: synthetic pages)
-	$(BIN)/python benchmarks/maps.py $(if $(DATA),--data $(DATA))
-	$(BIN)/python benchmarks/cold_epoch.py $(if $(DATA),--data $(DATA))
-	$(BIN)/python benchmarks/epochs.py $(if $(DATA),--data $(DATA))
-	$(BIN)/python benchmarks/one_pass.py $(if $(DATA),--data $(DATA))
-	$(BIN)/python benchmarks/boxes.py $(if $(DATA),--data $(DATA))
-	$(BIN)/python benchmarks/scores.py
-	$(BIN)/python benchmarks/synth.py
-	$(BIN)/python benchmarks/shards.py $(if $(DATA),--data $(DATA))
-	$(BIN)/python benchmarks/dali.py $(if $(DATA),--data $(DATA))
-	$(BIN)/python benchmarks/advisor.py
+bench: $(READY)  ## the quick benchmarks: make bench DATA=DIR ONLY=maps (default: synthetic pages)
+	$(BIN)/python benchmarks/run.py $(or $(ONLY),maps cold epochs grid boxes synth shards dali) $(if $(DATA),--data $(DATA)) \
+	    --show --folder data/bench
 
-figures: $(READY)  ## run the benchmarks and write their tables into README.md and docs/: make figures DATA=DIR FORMS=DIR (hours)
-	$(BIN)/python benchmarks/figures.py $(if $(DATA),--data $(DATA)) $(if $(FORMS),--forms $(FORMS))
+figures: $(READY)  ## all benchmarks (hours) or ONLY=epochs, and their tables in README.md and docs/: make figures DATA=DIR FORMS=DIR
+	$(BIN)/python benchmarks/run.py $(ONLY) $(if $(DATA),--data $(DATA)) $(if $(FORMS),--forms $(FORMS))
 
 peers: $(READY)  ## the other loaders side by side, each in its own environment: make peers DATA=DIR (all in data/peers)
-	$(BIN)/python benchmarks/peers.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/run.py peers $(if $(DATA),--data $(DATA))
+
+mutants: $(READY)  ## how many small mistakes the tests notice: 300 mutants, hours (all in data/mutants; resumes where it was)
+	$(BIN)/python -m benchmarks.reliability.mutants --docs docs/reliability.md
 
 campaign: $(READY)  ## 1,000 faults and 1,000,000 fuzzed inputs: make campaign MINUTES=5 SEED=1 (result in data/campaign.json)
-	$(BIN)/python -m tests.campaign $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) --json data/campaign.json
+	$(BIN)/python -m benchmarks.reliability.campaign $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
+	    --json data/campaign.json
 
 soak: $(READY)  ## everything in turns for two hours, and what grows: make soak MINUTES=30 OUT=DIR (default: data/soak, new)
-	$(BIN)/python benchmarks/soak.py --minutes $(or $(MINUTES),120) --seed $(or $(SEED),20) --out $(or $(OUT),data/soak)
+	$(BIN)/python -m benchmarks.reliability.soak --minutes $(or $(MINUTES),120) --seed $(or $(SEED),20) --out $(or $(OUT),data/soak)
 
 lock: $(READY)  ## pin the newest versions that go together into requirements.lock
 	$(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements.lock

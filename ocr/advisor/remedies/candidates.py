@@ -140,7 +140,7 @@ class Candidates:
             write_tar(uncached, indices, kind, own / "val-000000.tar")
             source = open_shards([str(own / "val-000000.tar")], Storage(own))
             if is_ready:  # As the index of `ocr convert` says; a tar alone does not.
-                stages = ready_digest(kind, uncached.fixed_part, uncached.targets)
+                stages = ready_digest(source.index.kind, uncached.fixed_part, uncached.targets)
                 source.index = replace(source.index, stages=stages)
             dataset = ShardDataset(
                 source,
