@@ -51,7 +51,7 @@ class KeptTable:
             looked_at, is_ours = table.about["looked_at"].items(), table.about["code"] == code_digest(self._maker)
         except (FileNotFoundError, PermissionError):
             return None  # Of a set this large, `keep` warns if nothing can be written either.
-        except (OSError, DamagedTableError, ValueError, KeyError, TypeError) as error:
+        except (OSError, DamagedTableError, ValueError, KeyError, TypeError, SyntaxError) as error:
             log.warning("%s: cannot be used (%s); it is rewritten", self.path, error)
             return None
         return table if is_ours and all(state == list(state_of(path) or ()) for path, state in looked_at) else None
