@@ -117,7 +117,8 @@ class Copy:
         self.folder, self.tree = folder, folder / "tree"
         self.log, self.told = folder / "pytest.txt", folder / "answer.json"
         self.child, self.until, self.task = 0, 0.0, Task([], 0)
-        shutil.rmtree(self.tree, ignore_errors=True)
+        for left in (self.tree, folder / "kernels"):  # Of a run that was killed.
+            shutil.rmtree(left, ignore_errors=True)
         self.tree.mkdir(parents=True)
         for source in (root / name for name in COPIED if (root / name).exists()):
             if source.is_dir() and not source.is_symlink():
