@@ -143,6 +143,7 @@ class Copy:
             os.setsid()
             # A shell lets its background jobs ignore Ctrl-C, and tests send it.
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(task.limit),) * 2)
             with contextlib.suppress(BaseException):
                 self._run_tests()
@@ -518,6 +519,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # The forks end too.
     folder = options.folder.resolve()
     copies = [Copy(folder, ROOT)]
     copies += [Copy(folder / f"worker-{number}", copies[0].tree) for number in range(1, options.workers)]

@@ -94,24 +94,28 @@ def run_apart(work: Work, folder: Path, end: float) -> Found:
         finally:
             os._exit(status)
     seen, status, at = work.first, None, work.first
-    while status is None:
-        ended, code = os.waitpid(pid, os.WNOHANG)
-        at, now = _NUMBER.unpack_from(progress)[0], time.monotonic()
-        seen, changed = (at, now) if at != seen else (seen, changed)
-        if ended:
-            status = os.waitstatus_to_exitcode(code)
-        elif now - changed > HANG_SECONDS or now > end:
-            if now <= end:
-                os.kill(pid, signal.SIGUSR1)  # It writes where its threads are.
-                time.sleep(1)
-                stacks = (folder / "stacks").read_text()
-                found.findings.append(work.finding(at, "hang", f"no end after {HANG_SECONDS:.0f} s\n{stacks}"))
-                found.ended_at.add(at)
-            os.killpg(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            status = 0
-        else:
-            time.sleep(0.02)
+    try:
+        while status is None:
+            ended, code = os.waitpid(pid, os.WNOHANG)
+            at, now = _NUMBER.unpack_from(progress)[0], time.monotonic()
+            seen, changed = (at, now) if at != seen else (seen, changed)
+            if ended:
+                status = os.waitstatus_to_exitcode(code)
+            elif now - changed > HANG_SECONDS or now > end:
+                if now <= end:
+                    os.kill(pid, signal.SIGUSR1)  # It writes where its threads are.
+                    time.sleep(1)
+                    stacks = (folder / "stacks").read_text()
+                    found.findings.append(work.finding(at, "hang", f"no end after {HANG_SECONDS:.0f} s\n{stacks}"))
+                    found.ended_at.add(at)
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                status = 0
+            else:
+                time.sleep(0.02)
+    except KeyboardInterrupt:
+        os.killpg(pid, signal.SIGKILL)  # It has a session of its own, which Ctrl-C does not reach.
+        raise
     for line in told.read_text().splitlines() if told.exists() else ():
         with suppress(ValueError):  # Cut off with its process.
             one = json.loads(line)
