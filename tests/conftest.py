@@ -91,14 +91,22 @@ def receipts() -> Path:
     return RECEIPTS
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def logging_restored() -> Iterator[None]:
-    """For tests that run a job in this process: Hydra configures the root logger."""
+    """Hydra and uvicorn configure logging for the whole process: what a later test logs would be lost."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers, level, disabled = root.handlers[:], root.level, root.manager.disable
+    loggers = {name: (one.level, one.disabled, one.propagate) for name, one in _loggers()}
     yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    root.handlers[:], root.level, root.manager.disable = handlers, level, disabled
+    for name, one in _loggers():
+        one.level, one.disabled, one.propagate = loggers.get(name, (logging.NOTSET, False, True))
+    root.manager._clear_cache()  # type: ignore[attr-defined]  # Of levels.
+
+
+def _loggers() -> list[tuple[str, logging.Logger]]:
+    known = logging.getLogger().manager.loggerDict
+    return [(name, one) for name, one in known.items() if isinstance(one, logging.Logger) and name.startswith("ocr")]
 
 
 @pytest.fixture

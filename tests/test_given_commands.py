@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("logging_restored")
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = ["transforms.size=96", "dataset_base_path={data}"]
 SMALL = [

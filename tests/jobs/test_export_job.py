@@ -27,7 +27,7 @@ def run(monkeypatch, *words) -> None:
 
 
 def test_a_dataset_proves_an_export_that_needs_no_other_setting(
-    synthetic, detector_file, tmp_path, monkeypatch, capsys, logging_restored
+    synthetic, detector_file, tmp_path, monkeypatch, capsys
 ):
     from ocr.deploy.runtimes import open_model
 
@@ -40,7 +40,7 @@ def test_a_dataset_proves_an_export_that_needs_no_other_setting(
     assert json.dumps(proof["hmean"])
 
 
-def test_a_folder_that_cannot_be_made_is_named(synthetic, detector_file, monkeypatch, logging_restored):
+def test_a_folder_that_cannot_be_made_is_named(synthetic, detector_file, monkeypatch):
     words = [f"checkpoint_path={detector_file}", f"dataset_base_path={synthetic}", "pages=1", "format=torchscript"]
     with refuses(OutputError, setting="out", path=detector_file / "exported"):
         run(monkeypatch, *words, f"out={detector_file}/exported")
@@ -60,8 +60,6 @@ def test_a_folder_that_cannot_be_made_is_named(synthetic, detector_file, monkeyp
         (["force=no"], "force", "no", None),
     ],
 )
-def test_a_setting_that_cannot_work_is_named_before_the_model_is_read(
-    words, setting, value, path, monkeypatch, logging_restored
-):
+def test_a_setting_that_cannot_work_is_named_before_the_model_is_read(words, setting, value, path, monkeypatch):
     with refuses(setting=setting, value=value, path=path):
         run(monkeypatch, "checkpoint_path=nowhere.ckpt", *words)

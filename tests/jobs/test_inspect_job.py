@@ -49,9 +49,7 @@ def test_it_counts_as_a_test_does_and_every_error_is_written(synthetic, detector
     assert len(json.loads((tmp_path / "out" / "inspection.json").read_text())["errors"]) == len(found.errors)
 
 
-def test_two_detectors_are_compared_each_with_its_own_settings(
-    synthetic, detector, tmp_path, monkeypatch, capsys, logging_restored
-):
+def test_two_detectors_are_compared_each_with_its_own_settings(synthetic, detector, tmp_path, monkeypatch, capsys):
     words = ["--compare", str(detector), str(detector), f"dataset_base_path={synthetic}", f"out={tmp_path / 'out'}"]
     others = ["trainer.accelerator=cpu", "data.cache=off", f"hydra.run.dir={tmp_path}"]
     monkeypatch.setattr(sys, "argv", ["ocr", *words, *others])

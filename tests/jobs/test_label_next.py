@@ -16,7 +16,6 @@ from ocr.errors import AnnotationError, ConfigError, ImageError
 from ocr.formats.read import read_annotations
 from ocr.jobs import label_next as job
 
-pytestmark = pytest.mark.usefixtures("logging_restored")
 NAMES = ["a.png", "b.jpg", "c.png", "d.png", "more/e.png"]
 
 

@@ -23,7 +23,6 @@ from ocr.formats.read import read_annotations
 from ocr.jobs import predict as job
 from ocr.models.settings import DetectorSettings
 
-pytestmark = pytest.mark.usefixtures("logging_restored")
 ARCHITECTURE = {"encoder": "test_efficientnet", "channels": 16, "head_channels": 4}
 
 

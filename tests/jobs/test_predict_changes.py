@@ -13,8 +13,6 @@ from PIL import Image
 from ocr import Detector
 from ocr.jobs import predict as job
 
-pytestmark = pytest.mark.usefixtures("logging_restored")
-
 
 @pytest.fixture
 def pages(tmp_path, monkeypatch) -> Path:

@@ -129,7 +129,6 @@ def test_without_pages_the_error_names_the_split():
         settle(config("transforms.size=auto", "datasets.train_dataset=null"))
 
 
-@pytest.mark.usefixtures("logging_restored")
 def test_the_run_saves_the_numbers_and_not_auto(synthetic, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     words = ["hydra.run.dir=run", "transforms.size=auto", f"dataset_base_path={synthetic}"]

@@ -9,8 +9,6 @@ from rich.console import Console
 from ocr.errors import DataError
 from ocr.jobs.run import run_job
 
-pytestmark = pytest.mark.usefixtures("logging_restored")
-
 
 @pytest.fixture
 def arguments(tmp_path, monkeypatch):

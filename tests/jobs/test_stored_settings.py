@@ -168,7 +168,6 @@ def test_an_older_checkpoint_is_used_with_the_settings_of_the_command(settle, fi
     trained_module(config)
 
 
-@pytest.mark.usefixtures("logging_restored")
 def test_a_command_needs_no_more_than_the_file_and_the_images(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "images").mkdir()

@@ -67,7 +67,6 @@ def test_a_number_of_threads_that_cannot_work_is_named(setting, value):
         share_cores(compose_training([f"{setting}={value}"]))
 
 
-@pytest.mark.usefixtures("logging_restored")
 def test_every_job_shares_the_cores_before_it_starts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["job", "hydra.run.dir=run", "threads.model=3"])

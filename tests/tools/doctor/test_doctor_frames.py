@@ -38,7 +38,7 @@ def test_the_page_size_in_the_annotation_tells_the_frame(dataset: SmallDataset, 
     add(dataset, orientation, frame, image=blank_page(), boxes=few, img_w=width, img_h=height)
     report = dataset.examine()
     assert kinds(report) == expected_kinds(frame)
-    assert report.splits[0].frames["a.jpg"].evidence == "the annotation's page size is that of this frame"
+    assert report.splits[0].frames["a.jpg"].evidence == "the annotation's page size fits this frame"
 
 
 @pytest.mark.parametrize("frame", ["raw", "upright"])
