@@ -35,7 +35,7 @@ Command = Callable[[typer.Context], None]
 app = typer.Typer(
     name="ocr",
     help="GlyphFeed: train text detectors without waiting for data.",
-    epilog="First steps: ocr synth data/demo, then ocr doctor data/demo, then ocr train experiment=demo. "
+    epilog="First steps: ocr synth data/demo, then ocr doctor data/demo, then ocr train experiment=finetune. "
     "Your own settings: ocr init DIR",
     no_args_is_help=True,
     rich_markup_mode="rich",
