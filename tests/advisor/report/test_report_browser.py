@@ -28,14 +28,15 @@ OUTSIDE = f"""{VISIBLE}.flatMap(svg => [...svg.querySelectorAll('text, circle, .
   return box.x < -0.5 || top < -0.5 || box.x + box.width > view.width + 0.5 || bottom > view.height + 0.5
 }}).map(node => node.textContent || node.outerHTML))"""
 
-# Boxes of letters have room above and below the ink: a pixel of it may be shared.
+# Of letters count what is between a capital's top and a descender's end: the height of their box depends on the font.
 OVERLAPPING = f"""{VISIBLE}.flatMap(svg => {{
-  const texts = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBBox()]), found = []
-  texts.forEach(([one, a], at) => texts.slice(at + 1).forEach(([other, b]) => {{
-    if (a.x < b.x + b.width && b.x < a.x + a.width && a.y + 1 < b.y + b.height && b.y + 1 < a.y + a.height)
-      found.push([one, other])
-  }}))
-  return found
+  const texts = [...svg.querySelectorAll('text')].map(text => {{
+    const box = text.getBBox(), size = parseFloat(getComputedStyle(text).fontSize)
+    const line = parseFloat(text.getAttribute('y'))
+    return [text.textContent, box.x, box.x + box.width, line - 0.75 * size, line + 0.2 * size]
+  }})
+  const meet = (a, b) => a[1] < b[2] && b[1] < a[2] && a[3] < b[4] && b[3] < a[4]
+  return texts.flatMap((one, at) => texts.slice(at + 1).filter(other => meet(one, other)).map(other => [one[0], other[0]]))
 }})"""
 
 SMALLEST_LETTERS = f"""Math.min(...{VISIBLE}.flatMap(svg => [...svg.querySelectorAll('text')].map(text =>
