@@ -35,6 +35,7 @@ PART = re.compile(
     r"|<!-- picture: (?P<command>.*?) -->\n!\[[^\]]*\]\((?P<picture>[^)]+)\)",
     flags=re.DOTALL,
 )
+BAR = re.compile(r"━{10,}.*\d+/\d+")
 COLUMNS = 100
 
 
@@ -71,9 +72,9 @@ def _commands(text: str) -> list[str]:
 
 
 def _shown(command: str, last: str | None) -> str:
-    lines = run(command.replace("\\\n", " ")).strip("\n").splitlines()
-    # A bar that could not be erased, and the spaces that fill a table's last column.
-    lines = [line.rstrip() for line in lines]
+    printed = run(command.replace("\\\n", " ")).strip("\n").splitlines()
+    # Progress bars say nothing afterwards; spaces fill a table's last column.
+    lines = [line.rstrip() for line in printed if not BAR.search(line)]
     if last and len(lines) > int(last):
         lines = ["...", *lines[-int(last) :]]
     return "\n".join([f"$ {command}", *lines]) + "\n"
@@ -82,7 +83,10 @@ def _shown(command: str, last: str | None) -> str:
 def run(command: str) -> str:
     """What a command prints; the program ends if it fails."""
     print(f"$ {command}", flush=True)
-    environment = os.environ | {"COLUMNS": str(COLUMNS), "NO_COLOR": "1", "GLYPHFEED_CACHE": str(WORK / "cache")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    environment |= {"COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
+    if not command.startswith("make "):  # It has pages of its own.
+        environment["GLYPHFEED_CACHE"] = str(WORK / "cache")
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     folder = ROOT if command.startswith("make ") else WORK
     done = subprocess.run(

@@ -59,3 +59,14 @@ def test_a_config_with_own_settings_trains(synthetic, tmp_path, run):
     printed = run("own_config", synthetic, tmp_path / "run", *fast)
     assert "RandomRotate(degrees=5" in printed
     assert (tmp_path / "run" / "checkpoints" / "best.ckpt").is_file()
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_the_score_the_pages_and_the_advice(tmp_path, run):
+    *_, score, pages, advice = run("demo", tmp_path / "demo").splitlines()
+    before, after = map(float, re.findall(r"0\.\d{3}", score))
+    assert after > before + 0.3
+    assert len([*(tmp_path / "demo/found/drawn").iterdir()]) == 24
+    assert pages.endswith("demo/found/drawn")
+    assert advice.startswith("Advice: ")
+    assert "arning" not in (tmp_path / "demo/log.txt").read_text()

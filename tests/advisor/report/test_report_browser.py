@@ -36,7 +36,8 @@ OVERLAPPING = f"""{VISIBLE}.flatMap(svg => {{
     return [text.textContent, box.x, box.x + box.width, line - 0.75 * size, line + 0.2 * size]
   }})
   const meet = (a, b) => a[1] < b[2] && b[1] < a[2] && a[3] < b[4] && b[3] < a[4]
-  return texts.flatMap((one, at) => texts.slice(at + 1).filter(other => meet(one, other)).map(other => [one[0], other[0]]))
+  return texts.flatMap((one, at) =>
+    texts.slice(at + 1).filter(other => meet(one, other)).map(other => [one[0], other[0]]))
 }})"""
 
 SMALLEST_LETTERS = f"""Math.min(...{VISIBLE}.flatMap(svg => [...svg.querySelectorAll('text')].map(text =>
