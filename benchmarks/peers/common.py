@@ -46,7 +46,7 @@ class Course:
 
     data: str
     folder: str
-    """Where the peer may keep what it likes."""
+    """The peer's own, where it may keep what it likes."""
     size: int = 640
     batch_size: int = 16
     workers: int = 2
@@ -61,8 +61,7 @@ class Course:
 
     @property
     def store(self) -> Path:
-        """A folder of the peer's own."""
-        return Path(self.folder) / "store"
+        return Path(self.folder)
 
 
 class Page(NamedTuple):
@@ -111,10 +110,29 @@ class PageWork:
         return self.finish(self.fixed(image, page))
 
     def fixed(self, image: Pixels, page: Page) -> Sample:
-        """The letterboxed page, as peers that prepare pages store it."""
+        """The letterboxed page."""
         height, width = image.shape[:2]
-        sample = Sample(0, page.name, page.path, page.polygons, image=image, shape=(width, height))
-        return self.letterbox(sample)
+        return self.letterbox(Sample(0, page.name, page.path, page.polygons, image=image, shape=(width, height)))
+
+    def record(self, page: Page) -> dict[str, Any]:
+        """The letterboxed page as arrays and a name, as peers that prepare pages store it."""
+        sample = self.fixed(decode_with_pillow(page.path), page)
+        polygons = sample.polygons
+        return {
+            "name": sample.filename,
+            "image": sample.image,
+            "vertices": polygons.vertices,
+            "offsets": polygons.offsets,
+            "ignore": polygons.ignore.astype(np.uint8),
+        }
+
+    def finish_record(self, record: dict[str, Any]) -> Item:
+        """What is missing of a page that was stored; tensors are taken too."""
+        image, vertices, offsets, ignore = (
+            np.asarray(record[key]) for key in ("image", "vertices", "offsets", "ignore")
+        )
+        polygons = Polygons(vertices.reshape(-1, 2), offsets.reshape(-1), ignore.reshape(-1).astype(np.bool_))
+        return self.finish(Sample(0, str(record["name"]), "", polygons, image=image))
 
     def placed(self, image: Pixels, source_size: tuple[int, int], page: Page) -> Sample:
         """The same, if the pixels were letterboxed by other means; `source_size` is (width, height)."""
@@ -136,25 +154,6 @@ class PageWork:
             "thresh_masks": maps.thresh_mask[None],
             "names": sample.filename,
         }
-
-
-def to_record(sample: Sample) -> dict[str, Any]:
-    """A letterboxed page as arrays and a name, as most formats take them."""
-    polygons = sample.polygons
-    return {
-        "name": sample.filename,
-        "image": sample.image,
-        "vertices": polygons.vertices,
-        "offsets": polygons.offsets,
-        "ignore": polygons.ignore.astype(np.uint8),
-    }
-
-
-def from_record(record: dict[str, Any]) -> Sample:
-    """What `to_record` was given; tensors are taken too."""
-    image, vertices, offsets, ignore = (np.asarray(record[name]) for name in ("image", "vertices", "offsets", "ignore"))
-    polygons = Polygons(vertices.reshape(-1, 2), offsets.reshape(-1), ignore.reshape(-1).astype(np.bool_))
-    return Sample(0, str(record["name"]), "", polygons, image=image)
 
 
 class DecodedPages(Dataset[Item]):
@@ -190,8 +189,10 @@ class FinishedInThreads:
     def __init__(self, course: Course, training: bool, batches: Iterable[tuple[Any, Any]]) -> None:
         self.batches, self.work = batches, PageWork(course, training)
         self.pool = ThreadPoolExecutor(course.workers)
-        self.pages = annotated_pages(course)
-        self.sizes = [upright_size_of(page.path) for page in self.pages]
+        self.pages, self.sizes = annotated_pages(course), list[tuple[int, int]]()
+        for page in self.pages:
+            with Image.open(page.path) as opened:
+                self.sizes.append(upright_size(opened.getexif().get(ORIENTATION_TAG, 1), *opened.size))
 
     def __iter__(self) -> Iterator[Item]:
         for images, numbers in self.batches:
@@ -199,9 +200,3 @@ class FinishedInThreads:
 
     def _finish(self, image: Pixels, number: int) -> Item:
         return self.work.finish(self.work.placed(image, self.sizes[number], self.pages[number]))
-
-
-def upright_size_of(path: str) -> tuple[int, int]:
-    """(width, height) of an image file, from its header."""
-    with Image.open(path) as opened:
-        return upright_size(opened.getexif().get(ORIENTATION_TAG, 1), *opened.size)

@@ -1,4 +1,7 @@
-"""NVIDIA DALI on the CPU: it reads, decodes, resizes and pads; maps are drawn by threads."""
+"""NVIDIA DALI on the CPU: it reads, decodes, resizes and pads; maps are drawn by threads.
+
+https://docs.nvidia.com/deeplearning/dali/user-guide/docs/
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from benchmarks.peers.common import Course, FinishedInThreads, annotated_pages
 
+ABOUT = {"dali": {"title": "DALI on the CPU", "reads": "image files", "packages": ("nvidia-dali-cuda130",)}}
 READER = "pages"
 
 
@@ -30,31 +34,27 @@ def letterboxed(course: Course, training: bool) -> tuple[Any, Any]:
 class Pixelwise:
     """Pixels and numbers of pages, batch by batch."""
 
-    def __init__(self, course: Course, training: bool) -> None:
-        self.course, self.training = course, training
-        self.iterator = self._open()
-
-    def _open(self, checkpoint: Any = None) -> DALIGenericIterator:
-        settings = {"batch_size": self.course.batch_size, "num_threads": max(1, self.course.workers), "device_id": None}
+    def __init__(self, course: Course, training: bool, checkpoint: Any = None) -> None:
+        settings = {"batch_size": course.batch_size, "num_threads": max(1, course.workers), "device_id": None}
         settings |= {"prefetch_queue_depth": 2} | ({"checkpoint": checkpoint} if checkpoint else {})
-        pipeline = letterboxed(self.course, self.training, **settings)
-        outputs, policy = ["image", "number"], LastBatchPolicy.PARTIAL
-        return DALIGenericIterator([pipeline], outputs, reader_name=READER, last_batch_policy=policy, auto_reset=True)
+        outputs, more = ["image", "number"], {"last_batch_policy": LastBatchPolicy.PARTIAL, "auto_reset": True}
+        pipeline = letterboxed(course, training, **settings)
+        self.iterator = DALIGenericIterator([pipeline], outputs, reader_name=READER, **more)
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        for (batch,) in self.iterator:
-            yield batch["image"], batch["number"]
+        return ((batch["image"], batch["number"]) for (batch,) in self.iterator)
 
 
 class Epochs(FinishedInThreads):
-    batches: Pixelwise
+    def __init__(self, course: Course, training: bool) -> None:
+        self.details = course, training
+        super().__init__(course, training, Pixelwise(course, training))
 
     def state_dict(self) -> dict[str, Any]:
         return {"checkpoint": self.batches.iterator.checkpoints()[0]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.batches.iterator = self.batches._open(state["checkpoint"])
+        self.batches = Pixelwise(*self.details, state["checkpoint"])
 
 
-def open_loader(course: Course, training: bool) -> Epochs:
-    return Epochs(course, training, Pixelwise(course, training))
+open_loader = Epochs

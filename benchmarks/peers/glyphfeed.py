@@ -8,6 +8,20 @@ from benchmarks.peers.common import Course, random_stages
 from ocr import DBTransforms, Loader, OCRDataset
 from ocr.pipeline.prefix import Letterbox
 
+ABOUT = {
+    "raw": {
+        "title": "GlyphFeed, raw cache",
+        "reads": "letterboxed pages",
+        "settings": {"cache": "auto", "cache_form": "raw"},
+    },
+    "dense": {
+        "title": "GlyphFeed, dense cache",
+        "reads": "letterboxed pages",
+        "settings": {"cache": "auto", "cache_form": "dense"},
+    },
+    "uncached": {"title": "GlyphFeed, no cache", "reads": "image files", "settings": {"cache": "off"}},
+}
+
 
 def open_loader(course: Course, training: bool, **settings: Any) -> Loader:
     stages = [Letterbox(course.size), *(random_stages(course.size) if training else ())]

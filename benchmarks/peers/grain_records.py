@@ -1,4 +1,7 @@
-"""Grain: letterboxed pages in ArrayRecord, read and finished by its threads."""
+"""Grain: letterboxed pages in ArrayRecord, read and finished by its threads.
+
+https://google-grain.readthedocs.io
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,20 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
 from safetensors.numpy import load, save
 
-from benchmarks.peers import common
+from benchmarks.peers.common import Course, Item, PageWork, annotated_pages, stack
+
+ABOUT = {
+    "grain": {"title": "Grain", "reads": "letterboxed pages in ArrayRecord", "packages": ("grain", "array-record")},
+}
+FILE = "pages.array_record"
 
 
-def prepare(course: common.Course) -> None:
-    course.store.mkdir(parents=True, exist_ok=True)
-    work = common.PageWork(course, False)
+def prepare(course: Course) -> None:
+    work = PageWork(course, False)
     # One record per group, so that a page is read alone: their advice for random access.
-    writer = ArrayRecordWriter(str(course.store / "pages.array_record"), "group_size:1")
-    for page in common.annotated_pages(course):
-        record = common.to_record(work.fixed(common.decode_with_pillow(page.path), page))
+    writer = ArrayRecordWriter(str(course.store / FILE), "group_size:1")
+    for page in annotated_pages(course):
+        record = work.record(page)
         record["name"] = np.frombuffer(record["name"].encode(), dtype=np.uint8)
         writer.write(save({name: np.ascontiguousarray(array) for name, array in record.items()}))
     writer.close()
@@ -29,21 +36,20 @@ def prepare(course: common.Course) -> None:
 class Epochs:
     """Passes over one endless iterator, so that reading goes on between epochs."""
 
-    def __init__(self, course: common.Course, training: bool) -> None:
-        self.work, self.given = common.PageWork(course, training), 0
-        source = grain.sources.ArrayRecordDataSource(str(course.store / "pages.array_record"))
-        pages = grain.MapDataset.source(source)
+    def __init__(self, course: Course, training: bool) -> None:
+        self.work, self.given = PageWork(course, training), 0
+        pages = grain.MapDataset.source(grain.sources.ArrayRecordDataSource(str(course.store / FILE)))
         pages = pages.shuffle(seed=0) if training else pages
-        pages = pages.map(self._finish).batch(course.batch_size, batch_fn=common.stack)
+        pages = pages.map(self._finish).batch(course.batch_size, batch_fn=stack)
         self.batches = len(pages)
         options = grain.ReadOptions(num_threads=course.workers, prefetch_buffer_size=2 * course.workers)
         self.iterator = iter(pages.repeat().to_iter_dataset(options))
 
-    def _finish(self, stored: bytes) -> common.Item:
+    def _finish(self, stored: bytes) -> Item:
         record: dict[str, Any] = load(stored)
-        return self.work.finish(common.from_record(record | {"name": record["name"].tobytes().decode()}))
+        return self.work.finish_record(record | {"name": record["name"].tobytes().decode()})
 
-    def __iter__(self) -> Iterator[common.Item]:
+    def __iter__(self) -> Iterator[Item]:
         for batch in islice(self.iterator, self.batches - self.given % self.batches):
             self.given += 1
             yield batch

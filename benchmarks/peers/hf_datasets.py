@@ -1,4 +1,7 @@
-"""Hugging Face datasets: a folder of images, transformed when it is read, in torch's DataLoader."""
+"""Hugging Face datasets: a folder of images, transformed when it is read, in torch's DataLoader.
+
+https://huggingface.co/docs/datasets/image_load
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import numpy as np
 from datasets import Dataset, load_dataset
 
 from benchmarks.peers.common import Course, Page, PageWork, annotated_pages, torch_loader
+
+ABOUT = {"datasets": {"title": "Hugging Face datasets", "reads": "image files", "packages": ("datasets",)}}
 
 
 class Work:

@@ -1,4 +1,7 @@
-"""LitData: letterboxed pages in chunks, written by `optimize`."""
+"""LitData: letterboxed pages in chunks, written by `optimize`.
+
+https://github.com/Lightning-AI/litdata
+"""
 
 from __future__ import annotations
 
@@ -7,31 +10,15 @@ from typing import Any
 
 import litdata
 
-from benchmarks.peers.common import (
-    Course,
-    Item,
-    Page,
-    PageWork,
-    annotated_pages,
-    decode_with_pillow,
-    from_record,
-    to_record,
-    torch_loader,
-)
+from benchmarks.peers.common import Course, Item, PageWork, annotated_pages, torch_loader
 
-
-def make_record(work: PageWork, page: Page) -> dict[str, Any]:
-    return to_record(work.fixed(decode_with_pillow(page.path), page))
+ABOUT = {"litdata": {"title": "LitData", "reads": "letterboxed pages in chunks", "packages": ("litdata",)}}
 
 
 def prepare(course: Course) -> None:
-    litdata.optimize(
-        partial(make_record, PageWork(course, False)),
-        annotated_pages(course),
-        str(course.store),
-        num_workers=course.workers,
-        chunk_bytes="64MB",
-    )
+    make_record = partial(PageWork.record, PageWork(course, False))
+    folder = str(course.store)
+    litdata.optimize(make_record, annotated_pages(course), folder, num_workers=course.workers, chunk_bytes="64MB")
 
 
 class StoredPages(litdata.StreamingDataset):  # type: ignore[misc]
@@ -40,7 +27,7 @@ class StoredPages(litdata.StreamingDataset):  # type: ignore[misc]
         self.work = PageWork(course, training)
 
     def __getitem__(self, index: Any) -> Item:
-        return self.work.finish(from_record(super().__getitem__(index)))
+        return self.work.finish_record(super().__getitem__(index))
 
 
 def open_loader(course: Course, training: bool) -> Any:

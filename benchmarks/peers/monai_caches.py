@@ -1,4 +1,7 @@
-"""MONAI: CacheDataset keeps what its fixed transforms make in memory, PersistentDataset in files."""
+"""MONAI: CacheDataset keeps what its fixed transforms make in memory, PersistentDataset in files.
+
+https://docs.monai.io/en/stable/data.html
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,22 @@ import torch
 from monai.data import CacheDataset, DataLoader, PersistentDataset
 from monai.transforms import Compose, RandomizableTransform, Transform
 
-from benchmarks.peers.common import (
-    Course,
-    Item,
-    PageWork,
-    annotated_pages,
-    decode_with_pillow,
-    from_record,
-    to_record,
-    torch_loader,
-)
+from benchmarks.peers.common import Course, Item, PageWork, annotated_pages, decode_with_pillow, torch_loader
+
+ABOUT = {
+    "monai-memory": {
+        "title": "MONAI CacheDataset",
+        "reads": "letterboxed pages and maps in memory",
+        "packages": ("monai",),
+        "settings": {"kind": "memory"},
+    },
+    "monai-disk": {
+        "title": "MONAI PersistentDataset",
+        "reads": "letterboxed pages and maps in files",
+        "packages": ("monai",),
+        "settings": {"kind": "disk"},
+    },
+}
 
 
 class Fixed(Transform):  # type: ignore[misc]
@@ -28,8 +37,8 @@ class Fixed(Transform):  # type: ignore[misc]
         self.pages = {page.path: page for page in annotated_pages(course)}
 
     def __call__(self, path: str) -> dict[str, Any]:
-        sample = self.work.fixed(decode_with_pillow(path), self.pages[path])
-        made = to_record(sample) if self.training else self.work.finish(sample)
+        page, work = self.pages[path], self.work
+        made = work.record(page) if self.training else work(decode_with_pillow(path), page)
         return {key: value if isinstance(value, str) else torch.from_numpy(value.copy()) for key, value in made.items()}
 
 
@@ -39,7 +48,7 @@ class Augment(RandomizableTransform):  # type: ignore[misc]
         self.work = PageWork(course, True)
 
     def __call__(self, record: dict[str, Any]) -> Item:
-        return self.work.finish(from_record(record))
+        return self.work.finish_record(record)
 
 
 def open_loader(course: Course, training: bool, kind: str) -> Any:

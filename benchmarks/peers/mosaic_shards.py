@@ -1,4 +1,7 @@
-"""Mosaic Streaming: letterboxed pages in MDS shards on this disk."""
+"""Mosaic Streaming: letterboxed pages in MDS shards on this disk.
+
+https://docs.mosaicml.com/projects/streaming
+"""
 
 from __future__ import annotations
 
@@ -7,31 +10,23 @@ from typing import Any
 from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
 from streaming.base.util import clean_stale_shared_memory
 
-from benchmarks.peers.common import (
-    Course,
-    Item,
-    PageWork,
-    annotated_pages,
-    decode_with_pillow,
-    from_record,
-    to_record,
-    torch_loader,
-)
+from benchmarks.peers.common import Course, Item, PageWork, annotated_pages, torch_loader
 
-COLUMNS = {
-    "name": "str",
-    "image": "ndarray",
-    "vertices": "ndarray",
-    "offsets": "ndarray",
-    "ignore": "ndarray",
+ABOUT = {
+    "mosaic": {
+        "title": "Mosaic Streaming",
+        "reads": "letterboxed pages in MDS shards",
+        "packages": ("mosaicml-streaming", "torchvision"),
+    }
 }
+COLUMNS = {"name": "str"} | dict.fromkeys(("image", "vertices", "offsets", "ignore"), "ndarray")
 
 
 def prepare(course: Course) -> None:
     work = PageWork(course, False)
     with MDSWriter(out=str(course.store), columns=COLUMNS) as writer:
         for page in annotated_pages(course):
-            writer.write(to_record(work.fixed(decode_with_pillow(page.path), page)))
+            writer.write(work.record(page))
 
 
 class StoredPages(StreamingDataset):  # type: ignore[misc]
@@ -40,7 +35,7 @@ class StoredPages(StreamingDataset):  # type: ignore[misc]
         self.work = PageWork(course, training)
 
     def __getitem__(self, index: Any) -> Item:
-        return self.work.finish(from_record(super().__getitem__(index)))
+        return self.work.finish_record(super().__getitem__(index))
 
 
 def open_loader(course: Course, training: bool) -> Any:

@@ -43,14 +43,6 @@ class PeerError(Exception):
 
 
 @dataclass(frozen=True)
-class Leftovers:
-    """What a killed process left behind."""
-
-    processes: int
-    shared_bytes: int
-
-
-@dataclass(frozen=True)
 class PeerProcess:
     """Runs the tasks of one peer, one process at a time."""
 
@@ -73,9 +65,12 @@ class PeerProcess:
                     return found
         raise PeerError(f"{task}: {self._last_words(process)}")
 
-    def kill(self, task: str, event: str, seconds: float = 0.0) -> Leftovers:
-        """Kill -9 of the process, but not of its workers, some seconds after it told of an event."""
-        before = _shared_memory().keys()
+    def kill(self, task: str, event: str, seconds: float = 0.0) -> tuple[int, int]:
+        """Kill -9 of the process, but not of its workers, some seconds after it told of an event.
+
+        Processes, and bytes of shared memory, that it leaves behind.
+        """
+        before = {path.name for path in Path("/dev/shm").glob("*")}
         with self._started(task, {}) as process:
             next((told for told in _told_by(process) if event in told), None)
             with suppress(subprocess.TimeoutExpired):
@@ -85,9 +80,14 @@ class PeerProcess:
             end = time.monotonic() + ORPHAN_SECONDS
             while (orphans := _session(process.pid)) and time.monotonic() < end:
                 time.sleep(0.2)
-        mapped = _mapped_shared_memory()
-        left = sum(size for name, size in _shared_memory().items() if name not in before | mapped)
-        return Leftovers(len(orphans), left)
+        mapped, left = set[str](), 0  # What a running process uses is not left behind.
+        for entry in Path("/proc").glob("[0-9]*/maps"):
+            with suppress(OSError):
+                mapped |= {line.split("/dev/shm/")[1].strip() for line in entry.open() if "/dev/shm/" in line}
+        for path in Path("/dev/shm").glob("*"):
+            with suppress(FileNotFoundError):  # Another process may remove its own at any moment.
+                left += path.stat().st_size if path.name not in before | mapped else 0
+        return len(orphans), left
 
     @contextmanager
     def _started(self, task: str, details: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
@@ -158,52 +158,32 @@ def _end_session(leader: int) -> None:
             os.kill(process, signal.SIGKILL)
 
 
-def _shared_memory() -> dict[str, int]:
-    folder = Path("/dev/shm")
-    found = {}
-    for path in folder.iterdir() if folder.is_dir() else ():
-        with suppress(FileNotFoundError):  # Another process may remove its own at any moment.
-            found[path.name] = path.stat().st_size
-    return found
+def make_environment(peer: Peer, folder: Path) -> tuple[str, str]:
+    """The interpreter that has the packages of a peer, and the version of the first of them.
 
-
-def _mapped_shared_memory() -> set[str]:
-    """Files of /dev/shm that a running process uses: they are not left behind."""
-    found: set[str] = set()
-    for entry in Path("/proc").glob("[0-9]*/maps"):
-        with suppress(OSError):
-            found |= {line.split("/dev/shm/")[1].strip() for line in entry.open() if "/dev/shm/" in line}
-    return found
-
-
-def make_environment(peer: Peer, folder: Path) -> str:
-    """The interpreter that has the packages of a peer: this one, or that of a virtual environment made now.
-
-    The environment sees the packages of this one behind its own, so that pip installs only what is missing.
+    It is this one, or that of a virtual environment made now, which sees the packages of this one behind its own, so
+    that pip installs only what is missing.
     """
-    if all(_is_installed(package) for package in peer.packages):
-        return sys.executable
+    if all(_version(package, sys.path) for package in peer.packages):
+        return sys.executable, _version(peer.packages[0], sys.path) if peer.packages else ""
     home = folder.resolve() / peer.module
     python, ready = home / "bin" / "python", home / "ready"
-    if ready.exists():
-        return str(python)
-    _call([sys.executable, "-m", "venv", "--clear", str(home)], peer)
-    (site,) = home.glob("lib/python*/site-packages")
-    (site / "outer.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
-    limits = home / "limits.txt"
-    limits.write_text(f"torch=={metadata.version('torch')}\n", encoding="utf-8")
-    quiet = ["--quiet", "--no-input", "--disable-pip-version-check", "--constraint", str(limits)]
-    _call([str(python), "-m", "pip", "install", *quiet, *peer.packages], peer)
-    ready.touch()
-    return str(python)
+    if not ready.exists():
+        _call([sys.executable, "-m", "venv", "--clear", str(home)], peer)
+        (site,) = home.glob("lib/python*/site-packages")
+        (site / "outer.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
+        limits = home / "limits.txt"
+        limits.write_text(f"torch=={metadata.version('torch')}\n", encoding="utf-8")
+        quiet = ["--quiet", "--no-input", "--disable-pip-version-check", "--constraint", str(limits)]
+        _call([str(python), "-m", "pip", "install", *quiet, *peer.packages], peer)
+        ready.touch()
+    return str(python), _version(peer.packages[0], [*map(str, home.glob("lib/python*/site-packages")), *sys.path])
 
 
-def _is_installed(package: str) -> bool:
-    try:
-        metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
+def _version(package: str, path: list[str]) -> str:
+    """Of an installed package; empty if there is none."""
+    found = next(iter(metadata.distributions(name=package, path=path)), None)
+    return found.version if found else ""
 
 
 def _call(command: list[str], peer: Peer) -> None:
@@ -211,11 +191,3 @@ def _call(command: list[str], peer: Peer) -> None:
     if done.returncode:
         needs = f" (needs {peer.hint})" if peer.hint else ""
         raise PeerError(f"pip install {' '.join(peer.packages)}: {last_line(done.stderr)}{needs}")
-
-
-def version_of(python: str, peer: Peer) -> str:
-    """The version of the first package of a peer, in its environment."""
-    if not peer.packages:
-        return ""
-    program = f"from importlib.metadata import version; print(version({peer.packages[0]!r}))"
-    return subprocess.run([python, "-c", program], capture_output=True, text=True).stdout.strip()

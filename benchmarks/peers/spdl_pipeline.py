@@ -1,4 +1,7 @@
-"""SPDL: its own FFmpeg decoder, in the threads of a pipeline."""
+"""SPDL: its own FFmpeg decoder, in the threads of a pipeline.
+
+https://facebookresearch.github.io/spdl/main/
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,15 @@ from spdl.pipeline import PipelineBuilder
 
 from benchmarks.peers.common import ORIENTATION_TAG, Course, Item, Page, PageWork, Pixels, annotated_pages, stack
 from ocr.geometry.orientation import apply_orientation
+
+ABOUT = {
+    "spdl": {
+        "title": "SPDL",
+        "reads": "image files",
+        "packages": ("spdl",),
+        "hint": "FFmpeg's shared libraries (Debian: libavdevice59 libavfilter8)",
+    }
+}
 
 
 def decode(path: str) -> Pixels:
@@ -45,5 +57,4 @@ class Epochs:
         return self.work(decode(page.path), page)
 
 
-def open_loader(course: Course, training: bool) -> Epochs:
-    return Epochs(course, training)
+open_loader = Epochs

@@ -16,10 +16,10 @@ from typing import Any
 
 from benchmarks.harness import ROOT, Data, Figure, Result, Row, benchmark, console
 from benchmarks.loaders import drop_files
-from benchmarks.peers import PEERS
+from benchmarks.peers import OURS, PEERS
 from benchmarks.peers.common import SPLIT, Course
-from benchmarks.peers.process import PeerError, PeerProcess, make_environment, version_of
-from benchmarks.peers.trials import BATCH_SIZE, PAGES, Trials
+from benchmarks.peers.process import PeerError, PeerProcess, make_environment
+from benchmarks.peers.trials import BATCH_SIZE, PAGES, try_all
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.pipeline.decode import Decode
@@ -75,13 +75,13 @@ class Field:
         return PeerProcess(name, self.pythons[name], course, self.work / "logs" / f"{name}.txt", TIMEOUT)
 
     def install(self, name: str) -> None:
-        self.pythons[name] = make_environment(PEERS[name], ROOT / "data" / "peers" / "environments")
-        if version := version_of(self.pythons[name], PEERS[name]):
+        self.pythons[name], version = make_environment(PEERS[name], ROOT / "data" / "peers" / "environments")
+        if version:
             self.versions[PEERS[name].packages[0]] = version
 
     def try_out(self, name: str) -> Round:
         """Resume, kill -9, an edit, on a few pages."""
-        return Trials(self.process(name, "few", BATCH_SIZE)).run()
+        return try_all(self.process(name, "few", BATCH_SIZE))
 
     def take_turn(self, name: str) -> Round:
         """Prepare, a first run, a second run, all with the files out of memory."""
@@ -116,9 +116,9 @@ def copy_pages(data: Path, split: str, limit: int | None, folder: Path) -> int:
     return count
 
 
-def chosen(settings: tuple[str, ...]) -> list[str]:
+def chosen(data: Data) -> list[str]:
     """All peers, or those of `peers=NAME,NAME`."""
-    wanted = next((one.removeprefix("peers=").split(",") for one in settings if one.startswith("peers=")), [*PEERS])
+    wanted = data.setting("peers", ",".join(PEERS)).split(",")
     if unknown := [name for name in wanted if name not in PEERS]:
         raise ConfigError(
             f"no peer is named {unknown[0]}. Choose from {', '.join(PEERS)}", setting="peers", value=wanted
@@ -169,7 +169,7 @@ PICTURES = {"pictures/peers_speed.png": plot_speed, "pictures/peers_epochs.png":
 @benchmark("peers", table="peers#peers", rounds=5, pictures=PICTURES)
 def peers(data: Data) -> Iterator[Row | str]:
     """Twelve loaders and GlyphFeed: speed, cost, and what happens to resume, kill -9 and an edit."""
-    names, field = chosen(data.settings), Field(data)
+    names, field = chosen(data), Field(data)
     for name in names:
         field.attempt(name, field.install)
     tried = {name: field.attempt(name, field.try_out) for name in names}
@@ -192,10 +192,10 @@ def peers(data: Data) -> Iterator[Row | str]:
     yield f"Median of {data.rounds} rounds on {field.pages} pages, batch size {BATCH}, {WORKERS} workers."
     for name, error in field.errors.items():
         yield f"- Not measured: {PEERS[name].title}: {error}"
-    for heading, unit in ((heading, unit) for columns in COLUMNS.values() for heading, (_, unit) in columns.items()):
-        ours = min((found[heading] for name, found in medians.items() if PEERS[name].is_ours), default=0.0)
-        better = [name for name in medians if not PEERS[name].is_ours and medians[name][heading] < ours]
+    for heading, (_, unit) in (COLUMNS["Speed"] | COLUMNS["Cost"]).items():
+        ours = min((found[heading] for name, found in medians.items() if PEERS[name].module == OURS), default=0.0)
+        others = {PEERS[name].title: found[heading] for name, found in medians.items() if PEERS[name].module != OURS}
+        better = [f"{title} ({Figure(value, unit)})" for title, value in others.items() if value < ours]
         if better:
-            shown = ", ".join(f"{PEERS[name].title} ({Figure(medians[name][heading], unit)})" for name in better)
-            yield f"- Better than GlyphFeed, {heading}: {shown}, against {Figure(ours, unit)}."
+            yield f"- Better than GlyphFeed, {heading}: {', '.join(better)}, against {Figure(ours, unit)}."
     yield f"Versions: {', '.join(f'{name} {version}' for name, version in field.versions.items())}."

@@ -1,4 +1,7 @@
-"""torch's DataLoader with Pillow and Albumentations, as most text detectors are trained."""
+"""torch's DataLoader with Pillow and Albumentations, as most text detectors are trained.
+
+https://docs.pytorch.org/docs/stable/data.html
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,14 @@ import cv2
 
 from benchmarks.peers.common import Course, DecodedPages, Page, PageWork, Pixels, torch_loader
 from ocr.pipeline.sample import Sample
+
+ABOUT = {
+    "torch": {
+        "title": "torch DataLoader, Pillow, Albumentations",
+        "reads": "image files",
+        "packages": ("albumentations",),
+    }
+}
 
 
 class AlbumentationsWork(PageWork):
@@ -28,11 +39,7 @@ class AlbumentationsWork(PageWork):
         return self.placed(self.resize(image=image)["image"], (image.shape[1], image.shape[0]), page)
 
 
-class AlbumentationsPages(DecodedPages):
-    def __init__(self, course: Course, training: bool) -> None:
-        super().__init__(course, training)
-        self.work = AlbumentationsWork(course, training)
-
-
 def open_loader(course: Course, training: bool) -> Any:
-    return torch_loader(AlbumentationsPages(course, training), course, shuffle=training)
+    pages = DecodedPages(course, training)
+    pages.work = AlbumentationsWork(course, training)
+    return torch_loader(pages, course, shuffle=training)

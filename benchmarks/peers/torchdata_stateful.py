@@ -1,4 +1,7 @@
-"""torchdata's StatefulDataLoader: torch's DataLoader that can resume."""
+"""torchdata's StatefulDataLoader: torch's DataLoader that can resume.
+
+https://meta-pytorch.org/data/stable/torchdata.stateful_dataloader.html
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,14 @@ from typing import Any
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from benchmarks.peers.common import Course, DecodedPages, torch_loader
+
+ABOUT = {
+    "torchdata": {
+        "title": "torchdata StatefulDataLoader, Pillow",
+        "reads": "image files",
+        "packages": ("torchdata",),
+    }
+}
 
 
 def open_loader(course: Course, training: bool) -> Any:

@@ -1,4 +1,7 @@
-"""torch's DataLoader with torchvision's decoder."""
+"""torch's DataLoader with torchvision's decoder.
+
+https://docs.pytorch.org/vision/stable/io.html
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,14 @@ from typing import Any
 from torchvision.io import ImageReadMode, decode_image
 
 from benchmarks.peers.common import Course, DecodedPages, Pixels, torch_loader
+
+ABOUT = {
+    "torchvision": {
+        "title": "torch DataLoader, torchvision's decoder",
+        "reads": "image files",
+        "packages": ("torchvision",),
+    }
+}
 
 
 def decode(path: str) -> Pixels:

@@ -1,8 +1,12 @@
-"""webdataset: the image files in tar shards, read by torch workers."""
+"""webdataset: the image files in tar shards, read by torch workers.
+
+https://webdataset.github.io/webdataset/
+"""
 
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +14,22 @@ import numpy as np
 import webdataset
 from torch.utils.data import default_collate
 
-from benchmarks.peers.common import Course, Item, Page, PageWork, annotated_pages, decode_with_pillow
+from benchmarks.peers.common import Course, Item, Page, PageWork, annotated_pages, decode_with_pillow, torch_loader
 from ocr.geometry.polygons import Polygons
 
+ABOUT = {
+    "webdataset": {
+        "title": "webdataset, Pillow",
+        "reads": "image files in tar shards",
+        "packages": ("webdataset",),
+    }
+}
 SHARDS_PER_WORKER = 2
 SHUFFLED = 1000
 """Samples in the shuffle buffer, as in the documentation."""
 
 
 def prepare(course: Course) -> None:
-    course.store.mkdir(parents=True, exist_ok=True)
     pages = annotated_pages(course)
     per_shard = -(-len(pages) // (SHARDS_PER_WORKER * max(1, course.workers)))
     pattern = str(course.store / "pages-%06d.tar")
@@ -30,14 +40,10 @@ def prepare(course: Course) -> None:
             writer.write({"__key__": f"{number:06d}", "image": Path(page.path).read_bytes(), "json": noted})
 
 
-class Work:
-    def __init__(self, course: Course, training: bool) -> None:
-        self.work = PageWork(course, training)
-
-    def __call__(self, stored: dict[str, Any]) -> Item:
-        noted = stored["json"]
-        page = Page(noted["name"], "", Polygons.pack(noted["words"], np.array(noted["ignore"], dtype=np.bool_)))
-        return self.work(decode_with_pillow(io.BytesIO(stored["image"])), page)
+def finish(work: PageWork, stored: dict[str, Any]) -> Item:
+    noted = stored["json"]
+    page = Page(noted["name"], "", Polygons.pack(noted["words"], np.array(noted["ignore"], dtype=np.bool_)))
+    return work(decode_with_pillow(io.BytesIO(stored["image"])), page)
 
 
 def open_loader(course: Course, training: bool) -> Any:
@@ -45,7 +51,6 @@ def open_loader(course: Course, training: bool) -> Any:
     dataset = webdataset.WebDataset(urls, shardshuffle=len(urls) if training else False)
     if training:
         dataset = dataset.shuffle(SHUFFLED)
-    batches = dataset.decode().map(Work(course, training)).batched(course.batch_size, collation_fn=default_collate)
-    return webdataset.WebLoader(
-        batches, batch_size=None, num_workers=course.workers, persistent_workers=course.workers > 0
-    )
+    pages = dataset.decode().map(partial(finish, PageWork(course, training)))
+    batches = pages.batched(course.batch_size, collation_fn=default_collate)
+    return torch_loader(batches, course, webdataset.WebLoader, batch_size=None, collate_fn=None)
