@@ -55,19 +55,6 @@ class Line:
         size = CORPUS_INPUTS - first % CORPUS_INPUTS if isinstance(self.cls, Parser) else FAULTS_AT_ONCE
         return Work(self.cls, seed, first, min(self.wanted, first + size), frozenset(self.found.ended_at))
 
-    def add(self, new: Found) -> None:
-        found = self.found
-        self.crashes = self.crashes + 1 if new.cases <= 1 and new.findings else 0
-        found.cases += new.cases
-        found.read += new.read
-        found.seconds += new.seconds
-        found.lines = max(found.lines, new.lines)
-        found.counts.update(new.counts)
-        found.findings += new.findings
-        found.ended_at |= new.ended_at
-        if self.crashes >= MAX_CRASHES:
-            self.wanted = found.cases
-
 
 def load_classes() -> None:
     """Import every file of faults and parsers, which register themselves."""
@@ -105,11 +92,14 @@ def run(lines: Sequence[Line], seed: int, seconds: float | None = None) -> None:
             line = max(lines, key=lambda line: 1 - line.found.cases / line.wanted if line.wanted else 0.0)
             if line.found.cases >= line.wanted:
                 break
-            work = line.next(seed)
-            new = run_apart(work, roots[isinstance(line.cls, Parser)] / f"{line.cls.name}-{work.first}", end)
-            line.add(new)
-            print(f"{line.cls.name} {line.found.cases:,}/{line.wanted:,}, {new.seconds:.1f} s", flush=True)
-            for finding in new.findings[:SHOWN]:
+            work, found, before = line.next(seed), line.found, len(line.found.findings)
+            run_apart(work, found, roots[isinstance(line.cls, Parser)] / f"{line.cls.name}-{work.first}", end)
+            new = found.findings[before:]
+            line.crashes = line.crashes + 1 if new and found.cases <= work.first + 1 else 0
+            if line.crashes >= MAX_CRASHES:
+                line.wanted = found.cases
+            print(f"{line.cls.name} {found.cases:,}/{line.wanted:,}, {found.seconds:.1f} s", flush=True)
+            for finding in new[:SHOWN]:
                 print(f"{finding['what'].upper()} {finding['case']}: {finding['why']}", flush=True)
     finally:
         gc.unfreeze()
@@ -145,8 +135,8 @@ def result_of(lines: Sequence[Line], command: str, seconds: float) -> dict[str, 
     classes = {}
     for line in lines:
         kind = "parser" if isinstance(line.cls, Parser) else "fault"
-        found = {name: getattr(line.found, name) for name in ("cases", "read", "lines", "seconds", "findings")}
-        found |= {name: line.found.counts[name] for name in COUNTED} | {"missing": line.missing}
+        found = {name: getattr(line.found, name) for name in ("cases", "lines", "seconds", "findings")}
+        found |= {name: line.found.counts[name] for name in (*COUNTED, "read")} | {"missing": line.missing}
         classes[line.cls.name] = {"kind": kind, "about": line.cls.about} | found
     return {"date": date.today().isoformat(), "command": command, "seconds": round(seconds, 1), "classes": classes}
 

@@ -6,19 +6,17 @@ import faulthandler
 import gc
 import json
 import logging
-import mmap
 import os
 import resource
 import shutil
 import signal
-import struct
 import sys
 import tempfile
 import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,26 +24,24 @@ from random import Random
 from types import CodeType, FrameType
 from typing import Any
 
-from benchmarks.reliability.campaign.cases import Case, Fault, FindingError, Parser
+from benchmarks.reliability.campaign.cases import Case, Fault, FindingError, Parser, fork
 from benchmarks.reliability.campaign.changes import CHANGERS
 
 HANG_SECONDS = 180.0
 """Without any progress: no case takes longer on a busy machine."""
-SLOW_INPUT_SECONDS, MAX_INPUT_MEMORY = 10.0, 1 << 30
+SLOW_INPUT_SECONDS, MAX_INPUT_MB = 10.0, 1024
 """Of CPU time and memory, for one input of at most 256 kB."""
 SETTLE_SECONDS, MAX_DESCRIPTORS = 10.0, 16
 """Until threads and processes have ended; libraries open a few files of their own on first use."""
 CORPUS_INPUTS, TRACED, MAX_CORPUS, MAX_KEPT_BYTES = 5000, 16, 400, 1 << 15
 """Inputs that share a corpus, so that one can be made again; one of 16 is traced, which takes ten times as long."""
-_NUMBER = struct.Struct("<q")
 
 
 @dataclass
 class Found:
-    """What became of some cases."""
+    """What became of the cases of a class so far."""
 
     cases: int = 0
-    read: int = 0
     lines: int = 0
     seconds: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
@@ -62,104 +58,90 @@ class Work:
     seed: int
     first: int
     last: int
-    left_out: frozenset[int] = frozenset()
+    left_out: Set[int] = frozenset()
 
     def finding(self, number: int, what: str, why: str, data: bytes | None = None) -> dict[str, Any]:
         """With what it takes to see it again."""
         found = {"case": f"{self.seed}:{self.cls.name}:{number}", "what": what, "why": why[-3000:]}
-        return found if data is None else found | {"input": data[:20_000].hex()}
+        return {"finding": found if data is None else found | {"input": data[:20_000].hex()}}
 
     def failed(self, number: int, error: Exception, data: bytes | None = None) -> dict[str, Any]:
         return self.finding(number, getattr(error, "kind", "crash"), traceback.format_exc(), data)
 
 
-def run_apart(work: Work, folder: Path, end: float) -> Found:
-    """The cases in a fork of this process, until `end` on the clock."""
+def run_apart(work: Work, found: Found, folder: Path, end: float) -> None:
+    """Add what becomes of the cases in a fork of this process, until `end` on the clock."""
     folder.mkdir(parents=True)
-    found, progress, told, broken = Found(), mmap.mmap(-1, mmap.PAGESIZE), folder / "told", folder / "broken"
-    _NUMBER.pack_into(progress, 0, work.first)
+    told, trace, stacks = (folder / name for name in ("told", "trace", "stacks"))
+    told.touch()
+
+    def run() -> None:
+        os.setsid()
+        _prepare_process(folder)
+        with told.open("w", buffering=1) as stream:
+            for line in run_here(work, folder):
+                stream.write(json.dumps(line) + "\n")
+
     began = changed = time.monotonic()
-    sys.stdout.flush()
-    if (pid := os.fork()) == 0:
-        status = 1
-        try:
-            os.setsid()
-            _prepare_process(folder)
-            with told.open("w", buffering=1) as stream:
-                for line in run_here(work, folder, progress):
-                    stream.write(json.dumps(line) + "\n")
-            status = 0
-        except BaseException:
-            broken.write_text(traceback.format_exc())
-        finally:
-            os._exit(status)
-    seen, status, at = work.first, None, work.first
+    pid, size, hang, ended = fork(run, trace), 0, "", (0, 0)
     try:
-        while status is None:
-            ended, code = os.waitpid(pid, os.WNOHANG)
-            at, now = _NUMBER.unpack_from(progress)[0], time.monotonic()
-            seen, changed = (at, now) if at != seen else (seen, changed)
-            if ended:
-                status = os.waitstatus_to_exitcode(code)
-            elif now - changed > HANG_SECONDS or now > end:
+        while not ended[0]:
+            time.sleep(0.02)
+            ended, now, new = os.waitpid(pid, os.WNOHANG), time.monotonic(), told.stat().st_size
+            size, changed = (new, now) if new != size else (size, changed)
+            if not ended[0] and (now > end or now - changed > HANG_SECONDS):
                 if now <= end:
                     os.kill(pid, signal.SIGUSR1)  # It writes where its threads are.
                     time.sleep(1)
-                    stacks = (folder / "stacks").read_text()
-                    found.findings.append(work.finding(at, "hang", f"no end after {HANG_SECONDS:.0f} s\n{stacks}"))
-                    found.ended_at.add(at)
+                    hang = f"no end after {HANG_SECONDS:.0f} s\n{stacks.read_text()}"
                 os.killpg(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                status = 0
-            else:
-                time.sleep(0.02)
+                ended = os.waitpid(pid, 0)[0], 0
     except KeyboardInterrupt:
         os.killpg(pid, signal.SIGKILL)  # It has a session of its own, which Ctrl-C does not reach.
         raise
-    for line in told.read_text().splitlines() if told.exists() else ():
+    at = work.first
+    for line in told.read_text().splitlines():
         with suppress(ValueError):  # Cut off with its process.
             one = json.loads(line)
+            at, found.lines = one.get("at", at), max(found.lines, one.get("lines", 0))
             found.findings += [one["finding"]] if "finding" in one else []
             found.counts.update(one.get("counts", {}))
-            found.read += one.get("read", 0)
-            found.lines = max(found.lines, one.get("lines", 0))
-    if status:
-        why = broken.read_text() if broken.exists() else f"the process ended with {status}"
-        found.findings.append(work.finding(at, "crash", why))
-        found.ended_at.add(at)
+    status = os.waitstatus_to_exitcode(ended[1])
+    crash = status and (trace.read_text() if trace.exists() else f"the process ended with {status}")
+    for what, why in (("hang", hang), ("crash", crash)):
+        if why:
+            found.findings.append(work.finding(at, what, why)["finding"])
+            found.ended_at.add(at)
     until = time.monotonic() + 5
     while (left := _session(pid)) and time.monotonic() < until:
         time.sleep(0.02)
     for process in left:
-        found.findings.append(work.finding(at, "leak", f"process {process} is left"))
+        found.findings.append(work.finding(at, "leak", f"process {process} is left")["finding"])
         os.kill(process, signal.SIGKILL)
     # What comes after a crash is worked on by the next process.
-    found.cases, found.seconds = at - work.first + len(found.ended_at), time.monotonic() - began
+    found.cases, found.seconds = at + (at in found.ended_at), found.seconds + time.monotonic() - began
     shutil.rmtree(folder, ignore_errors=True)
-    return found
 
 
-def run_here(work: Work, folder: Path, progress: Any = None) -> Iterator[dict[str, Any]]:
-    """Run the cases one after the other; yields findings and counts."""
-    progress = bytearray(_NUMBER.size) if progress is None else progress
-    yield from (_fuzz if isinstance(work.cls, Parser) else _inject)(work, work.cls, folder, progress)  # type: ignore[operator]
-    _NUMBER.pack_into(progress, 0, work.last)
+def run_here(work: Work, folder: Path) -> Iterator[dict[str, Any]]:
+    """Run the cases one after the other; yields their numbers, findings and counts."""
+    yield from (_fuzz if isinstance(work.cls, Parser) else _inject)(work, work.cls, folder)  # type: ignore[operator]
+    yield {"at": work.last}
 
 
-def _inject(work: Work, fault: Fault, folder: Path, progress: Any) -> Iterator[dict[str, Any]]:
+def _inject(work: Work, fault: Fault, folder: Path) -> Iterator[dict[str, Any]]:
     (folder / "prepared").mkdir(exist_ok=True)
-    prepared = fault.prepare(folder / "prepared")
+    prepared, own = fault.prepare(folder / "prepared"), folder / "case"
     try:
         for number in range(work.first, work.last):
-            _NUMBER.pack_into(progress, 0, number)
-            own = folder / "case"
+            yield {"at": number}
             own.mkdir()
             case, before = Case(Random(f"{work.seed}:{fault.name}:{number}"), own, prepared), Belongings()
             try:
                 fault.run(case)
                 before.compare(own)
             except Exception as error:
-                yield {"finding": work.failed(number, error)}
+                yield work.failed(number, error)
             shutil.rmtree(own, ignore_errors=True)
             yield {"counts": case.counts}
     finally:
@@ -167,11 +149,11 @@ def _inject(work: Work, fault: Fault, folder: Path, progress: Any) -> Iterator[d
             prepared.close()
 
 
-def _fuzz(work: Work, parser: Parser, folder: Path, progress: Any) -> Iterator[dict[str, Any]]:
+def _fuzz(work: Work, parser: Parser, folder: Path) -> Iterator[dict[str, Any]]:
     inputs, read, before = Inputs(parser, work.seed, work.first - work.first % CORPUS_INPUTS), 0, Belongings()
     own = folder / "inputs"
     own.mkdir()
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    most = _memory_mb()
     for number, data, traced in inputs:
         if number == work.last:
             break
@@ -179,23 +161,26 @@ def _fuzz(work: Work, parser: Parser, folder: Path, progress: Any) -> Iterator[d
             if traced and number not in work.left_out:
                 inputs.trace(data, own)
             continue
-        _NUMBER.pack_into(progress, 0, number)
+        yield {"at": number}
         try:
             began = time.process_time()
             read += inputs.read(data, own) if traced else parser.read(data, own)
             if time.process_time() - began > SLOW_INPUT_SECONDS * (10 if traced else 1):
-                yield {"finding": work.finding(number, "hang", "slow", data)}
-            now = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            if now - most > MAX_INPUT_MEMORY >> 10:
-                yield {"finding": work.finding(number, "leak", f"{(now - most) >> 10} MB of memory", data)}
+                yield work.finding(number, "hang", "slow", data)
+            if (now := _memory_mb()) - most > MAX_INPUT_MB:
+                yield work.finding(number, "leak", f"{now - most} MB of memory", data)
                 most = now
         except Exception as error:
-            yield {"finding": work.failed(number, error, data)}
+            yield work.failed(number, error, data)
     try:
         before.compare(own)
     except FindingError as error:
-        yield {"finding": work.failed(work.last - 1, error)}
-    yield {"read": read, "lines": len(inputs.seen)}
+        yield work.failed(work.last - 1, error)
+    yield {"counts": {"read": read}, "lines": len(inputs.seen)}
+
+
+def _memory_mb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 class Inputs:

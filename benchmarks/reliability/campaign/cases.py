@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -24,7 +25,7 @@ KINDS = ("wrong sample", "silent skip", "crash", "hang", "leak")
 COUNTED = ("samples", "orders", "processes", "kills", "refused", "counted")
 """Compared bit for bit; compared; started; killed; refused by an error that names the file; skips that were counted."""
 CHILD_SECONDS = 150
-_FAILED = 3
+FAILED = 3
 _CHANGES = {"os.mkdir", "os.rename", "os.truncate", "os.remove", "os.rmdir", "os.utime"}
 _CHANGES |= {"fcntl.flock", "fcntl.lockf", "fcntl.fcntl"}
 
@@ -47,7 +48,7 @@ class Case:
     counts: Counter[str] = field(default_factory=Counter)
 
     def refused(self, error: Exception, *names: str) -> None:
-        """Count an error that is allowed: one of ours, which names one of these files."""
+        """Count an error that is allowed."""
         check_refusal(error, *names)
         self.counts["refused"] += 1
 
@@ -86,15 +87,13 @@ def difference(one: Any, other: Any, where: str = "it") -> str:
     if isinstance(one, torch.Tensor | np.ndarray):
         same = one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
         return "" if same else where
-    if isinstance(one, dict):
-        pairs = [(f"{where}.{key}", one.get(key), other.get(key)) for key in {**one, **other}]
-    elif isinstance(one, list | tuple):
-        if len(one) != len(other):
-            return f"{where}: {len(one)}, not {len(other)}"
-        pairs = [(f"{where}[{at}]", left, right) for at, (left, right) in enumerate(zip(one, other, strict=True))]
-    else:
+    if isinstance(one, list | tuple):
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    if not isinstance(one, dict):
         return "" if one == other else where
-    return next(filter(None, (difference(left, right, name) for name, left, right in pairs)), "")
+    if one.keys() != other.keys():
+        return f"{where}: {[*one]}, not {[*other]}"
+    return next(filter(None, (difference(one[key], other[key], f"{where}.{key}") for key in one)), "")
 
 
 @dataclass(frozen=True)
@@ -157,29 +156,45 @@ def fault(
     return register
 
 
+def fork(function: Callable[[], Any], trace: Path) -> int:
+    """The id of a process that runs a function, forked from this one; an error of it is written to `trace`."""
+    sys.stdout.flush()
+    if pid := os.fork():
+        return pid
+    status, text = FAILED, ""
+    try:
+        function()
+        status = 0
+    except BaseException:
+        text = traceback.format_exc()
+    finally:
+        try:
+            if text:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                trace.write_text(text)
+        finally:
+            os._exit(status)
+
+
 class Child:
-    """A process that runs a function, forked from this one: everything is imported."""
+    """A process of a case; what it counts is counted, and its error is a finding."""
 
     def __init__(self, case: Case, function: Callable[..., Any], *arguments: Any, die_at: int = 0) -> None:
         """`die_at`: it dies at so many calls that change or lock a file."""
-        self._case, self._trace = case, case.folder / f"child-{case.counts['processes']}.txt"
+        self._case = case
+        self._told = case.folder / f"child-{os.getpid()}-{case.counts['processes']}"
         case.counts["processes"] += 1
-        self.pid = os.fork()
-        if self.pid == 0:
-            status = _FAILED
-            try:
-                signal.alarm(CHILD_SECONDS)
-                if die_at:
-                    _die_at(die_at)
-                function(*arguments)
-                status = 0
-            except BaseException:
-                trace = traceback.format_exc()
-                # A fault may be a limit of what can be written.
-                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-                self._trace.write_text(trace)
-            finally:
-                os._exit(status)
+
+        def run() -> None:
+            signal.alarm(CHILD_SECONDS)
+            case.counts.clear()
+            if die_at:
+                _die_at(die_at)
+            function(*arguments)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            self._told.write_text(json.dumps(case.counts))
+
+        self.pid = fork(run, self._told)
 
     def kill_after(self, seconds: float) -> None:
         """Unless it has ended."""
@@ -188,14 +203,11 @@ class Child:
         self.wait()
 
     def wait(self) -> None:
-        """A function that failed is a finding."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        if status == _FAILED:
-            raise FindingError("crash", self._trace.read_text())
         if status not in (0, -signal.SIGKILL):
-            raise FindingError("crash", f"the process ended with {status}")
-        self._trace.unlink(missing_ok=True)
-        self._case.counts["kills"] += status == -signal.SIGKILL
+            raise FindingError("crash", self._told.read_text() if status == FAILED else f"it ended with {status}")
+        self._case.counts.update({"kills": 1} if status else json.loads(self._told.read_text()))
+        self._told.unlink(missing_ok=True)
 
 
 def _die_at(number: int) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 from xml.sax.saxutils import quoteattr
+
+from benchmarks.reliability.campaign.cases import Case, fault
 
 MAX_BYTES = 1 << 16
 DEPTHS = (3, 40, 1_100, 60_000)
@@ -22,145 +24,104 @@ JUNK: tuple[Any, ...] = (*NUMBERS, *TEXTS, None, True, False, [], {}, [[]], [Non
 TOKENS = (b'"', b"'", b",", b";", b"\t", b"\n", b"\r\n", b"\0", b"<", b">", b"&", b"[", b"]", b"{", b"}", b"(", b":")
 TOKENS += (b"<!DOCTYPE x>", b"<![CDATA[", b"<!--", b"<?", b"&#0;", b"&amp;", b"####", b"nan", b"-inf", b"1e999", b"-")
 TOKENS += (b"9" * 400, b"9" * 5000, b"\xef\xbb\xbf", b"\xff\xfe", b"\xc3", b"\xe2\x80\xa8", b"0x1", b"1_0", b" ", b"x")
+EXTREMES = (0, 1, 2, 2**31, 2**31 - 1, 2**32 - 1, 2**63, 2**64 - 1, 0xFFFF, 0x7FFF)
 _NESTED = ((b"[", b"]"), (b"{", b"}"), (b"(", b")"), (b'{"a":', b"}"), (b"[{", b"}]"), (b"<a>", b"</a>"), (b"-", b""))
 
 
-def flip_bit(data: bytearray, rng: Random) -> None:
-    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+Splice = tuple[int, bytes]
+"""How many bytes are removed, and what is put in their place."""
 
 
-def set_byte(data: bytearray, rng: Random) -> None:
-    data[rng.randrange(len(data))] = rng.choice((0, 1, 127, 128, 255, rng.randrange(256)))
-
-
-def set_number(data: bytearray, rng: Random) -> None:
+def _number(rest: bytes, rng: Random) -> Splice:
     """An extreme integer of 2, 4 or 8 bytes."""
-    width = rng.choice((2, 4, 8))
-    at = rng.randrange(max(1, len(data) - width))
-    value = rng.choice((0, 1, 2, 2**31, 2**31 - 1, 2**32 - 1, 2**63, 2**64 - 1, 0xFFFF, 0x7FFF, rng.getrandbits(64)))
-    data[at : at + width] = (value & ((1 << 8 * width) - 1)).to_bytes(width, rng.choice(("little", "big")))
+    width, value = rng.choice((2, 4, 8)), rng.choice((*EXTREMES, rng.getrandbits(64)))
+    return width, (value & ((1 << 8 * width) - 1)).to_bytes(width, rng.choice(("little", "big")))
 
 
-def remove(data: bytearray, rng: Random) -> None:
-    start = rng.randrange(len(data))
-    del data[start : start + rng.choice((1, 2, 8, 64, 1 + rng.randrange(len(data))))]
-
-
-def repeat(data: bytearray, rng: Random) -> None:
-    start = rng.randrange(len(data))
-    part = bytes(data[start : start + rng.choice((1, 4, 16, 256))])
-    data[start:start] = part * rng.choice((1, 2, 30))
-
-
-def cut(data: bytearray, rng: Random) -> None:
-    del data[rng.randrange(len(data)) :]
-
-
-def garbage(data: bytearray, rng: Random) -> None:
-    start = rng.randrange(len(data))
-    length = rng.choice((1, 4, 16, 512))
-    data[start : start + length] = rng.randbytes(length)
-
-
-def insert_token(data: bytearray, rng: Random) -> None:
-    start = rng.randrange(len(data) + 1)
-    end = start + rng.choice((0, 0, 1, 2, 12))
-    data[start:end] = rng.choice(TOKENS)
-
-
-def nest(data: bytearray, rng: Random) -> None:
+def _nest(rest: bytes, rng: Random) -> Splice:
     """Deeper than a recursive parser can follow, now and then."""
     opening, closing = rng.choice(_NESTED)
-    depth = rng.choice(DEPTHS[:2]) if rng.random() < 0.97 else rng.choice(DEPTHS)
-    start = rng.randrange(len(data) + 1)
-    data[start:start] = opening * depth + closing * (depth if rng.random() < 0.7 else 0)
+    depth = rng.choice(DEPTHS[:2] if rng.random() < 0.97 else DEPTHS)
+    return 0, opening * depth + closing * (depth if rng.random() < 0.7 else 0)
 
 
-CHANGES: tuple[Callable[[bytearray, Random], None], ...] = (
-    *(flip_bit, flip_bit, set_byte, set_number, remove, repeat, cut, garbage, insert_token, insert_token, nest),
+def _flip(rest: bytes, rng: Random) -> Splice:
+    return 1, bytes(byte ^ 1 << rng.randrange(8) for byte in rest[:1])
+
+
+def _garbage(rest: bytes, rng: Random) -> Splice:
+    length = rng.choice((1, 4, 16, 512))
+    return length, rng.randbytes(length)
+
+
+def _token(rest: bytes, rng: Random, tokens: Sequence[bytes] = TOKENS) -> Splice:
+    return rng.choice((0, 0, 1, 2, 12)), rng.choice(tokens)
+
+
+CHANGES: tuple[Callable[[bytes, Random], Splice], ...] = (
+    *(_flip, _flip, _number, _garbage, _token, _token, _nest),
+    lambda rest, rng: (1, rng.choice((b"\0", b"\1", b"\x7f", b"\x80", b"\xff", rng.randbytes(1)))),
+    lambda rest, rng: (rng.choice((1, 2, 8, 64, 1 + rng.randrange(len(rest) + 1))), b""),
+    lambda rest, rng: (0, rest[: rng.choice((1, 4, 16, 256))] * rng.choice((1, 2, 30))),
+    lambda rest, rng: (len(rest), b""),
 )
 
 
 def change_bytes(data: bytes, rng: Random, tokens: Sequence[bytes] = ()) -> bytes:
     """One to four changes."""
-    changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 4))):
-        if not changed:
-            break
-        if tokens and rng.random() < 0.3:
-            start = rng.randrange(len(changed) + 1)
-            changed[start : start + rng.choice((0, 1, 4, 12))] = rng.choice(tokens)
-        else:
-            rng.choice(CHANGES)(changed, rng)
-    return bytes(changed[:MAX_BYTES] if len(changed) > 4 * MAX_BYTES else changed)
+        at = rng.randrange(len(data) + 1)
+        rest = data[at:]
+        special = tokens and rng.random() < 0.3
+        removed, new = _token(rest, rng, tokens) if special else rng.choice(CHANGES)(rest, rng)
+        data = data[:at] + new + rest[removed:]
+    return data[:MAX_BYTES] if len(data) > 4 * MAX_BYTES else data
 
 
-def paths_in(root: Any) -> list[tuple[Any, ...]]:
-    """The path of every value in a JSON value."""
-    found: list[tuple[Any, ...]] = []
-    waiting: list[tuple[tuple[Any, ...], Any]] = [((), root)]
+def _members(root: Any) -> list[tuple[Any, Any]]:
+    """Every list or dictionary in a JSON value with each of its keys."""
+    found, waiting = list[tuple[Any, Any]](), [root]
     while waiting and len(found) < 2000:
-        path, value = waiting.pop()
-        found.append(path)
-        if isinstance(value, dict):
-            waiting += [((*path, key), child) for key, child in value.items()]
-        elif isinstance(value, list):
-            waiting += [((*path, key), child) for key, child in enumerate(value)]
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            keys = [*value] if isinstance(value, dict) else range(len(value))
+            found += [(value, key) for key in keys]
+            waiting += [value[key] for key in keys]
     return found
 
 
-def change_json(root: Any, rng: Random) -> Any:
-    """One to three values replaced, removed, renamed, moved or nested."""
-    root = json.loads(json.dumps(root))
-    for _ in range(rng.choice((1, 1, 2, 3))):
-        paths = paths_in(root)
-        path = rng.choice(paths)
-        if not path:
-            if rng.random() < 0.05:
-                return _junk(rng)
-            continue
-        parent = _at(root, path[:-1])
-        _change_member(parent, path[-1], rng, lambda paths=paths: _at(root, rng.choice(paths)))
-    return root
+def change_json(data: bytes, rng: Random, tokens: Sequence[bytes] = ()) -> bytes:
+    """One to three values replaced, removed, renamed, moved or nested; now and then any bytes."""
+    try:
+        root = json.loads(data)
+        if rng.random() < 0.25 or not _members(root):
+            return change_bytes(data, rng, tokens)
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            if not (members := _members(root)) or rng.random() < 0.01:
+                root = rng.choice(JUNK)
+                break
+            _change_member(*rng.choice(members), *rng.choice(members), rng)
+        return json.dumps(root).encode()
+    except (ValueError, RecursionError):
+        return change_bytes(data, rng, tokens)
 
 
-def _change_member(parent: Any, key: Any, rng: Random, other: Callable[[], Any]) -> None:
+def _change_member(parent: Any, key: Any, other: Any, other_key: Any, rng: Random) -> None:
     action = rng.randrange(10)
+    # A copy: what is changed later must not be what the next input gets, nor a value a part of itself.
+    junk, moved = deepcopy(rng.choice(JUNK)), deepcopy(other[other_key])
     if action < 5:
-        parent[key] = _junk(rng)
+        parent[key] = junk
     elif action == 5:
         del parent[key]
     elif action == 6:
-        # A copy: a value must not become a part of itself.
-        parent[key] = json.loads(json.dumps(other()))
+        parent[key] = moved
     elif action == 7:
         parent[key] = rng.choice(([parent[key]], {"a": parent[key]}, [parent[key]] * 3))
     elif isinstance(parent, dict):
         parent[rng.choice(TEXTS)] = parent[key] if action == 8 else parent.pop(key)
     else:
-        parent.insert(key, _junk(rng) if action == 8 else parent[key])
-
-
-def _junk(rng: Random) -> Any:
-    """A copy: what is changed later must not be what the next input gets."""
-    return deepcopy(rng.choice(JUNK))
-
-
-def _at(root: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        root = root[key]
-    return root
-
-
-def change_json_bytes(data: bytes, rng: Random, tokens: Sequence[bytes] = ()) -> bytes:
-    """A changed JSON text: mostly still JSON, now and then any bytes."""
-    if rng.random() < 0.25:
-        return change_bytes(data, rng, tokens)
-    try:
-        root = json.loads(data)
-        return json.dumps(change_json(root, rng)).encode()
-    except (ValueError, RecursionError):
-        return change_bytes(data, rng, tokens)
+        parent.insert(key, junk if action == 8 else parent[key])
 
 
 def change_lines(data: bytes, rng: Random, tokens: Sequence[bytes] = ()) -> bytes:
@@ -168,8 +129,7 @@ def change_lines(data: bytes, rng: Random, tokens: Sequence[bytes] = ()) -> byte
     if rng.random() < 0.6:
         return change_bytes(data, rng, tokens)
     lines = data.split(b"\n")
-    at = rng.randrange(len(lines))
-    separator = rng.choice((b",", b" ", b"\t", b'"'))
+    at, separator = rng.randrange(len(lines)), rng.choice((b",", b" ", b"\t", b'"'))
     parts = lines[at].split(separator)
     parts[rng.randrange(len(parts))] = str(rng.choice(JUNK)).encode(errors="replace")
     lines[at] = separator.join(parts)
@@ -203,7 +163,7 @@ def change_xml(data: bytes, rng: Random, tokens: Sequence[bytes] = ()) -> bytes:
 
 CHANGERS: dict[str, Callable[[bytes, Random, Sequence[bytes]], bytes]] = {
     "bytes": change_bytes,
-    "json": change_json_bytes,
+    "json": change_json,
     "text": change_lines,
     "xml": change_xml,
 }
@@ -212,48 +172,49 @@ CHANGERS: dict[str, Callable[[bytes, Random, Sequence[bytes]], bytes]] = {
 # -- damage to a file, as a fault of a disk does it
 
 
-def flip_file(file: Path, rng: Random) -> None:
-    data = bytearray(file.read_bytes() or b"\0")
-    flip_bit(data, rng)
-    with file.open("r+b") as stream:  # In place: a file that is open somewhere changes there too.
-        stream.write(data)
+def _lose(data: bytes, rng: Random) -> bytes:
+    """Empty, longer, or something else."""
+    return rng.choice((b"", data + rng.randbytes(rng.choice((1, 100, 5000))), repr(rng.choice(JUNK)).encode("utf-8")))
 
 
-def cut_file(file: Path, rng: Random) -> None:
-    os.truncate(file, rng.randrange(max(1, file.stat().st_size)))
-
-
-def fill_file(file: Path, rng: Random) -> None:
+def _overwrite(data: bytes, rng: Random) -> bytes:
     """Random bytes, zeros or a part of the file itself in the place of others."""
-    data = bytearray(file.read_bytes() or b"\0")
     start, other, length = rng.randrange(len(data)), rng.randrange(len(data)), rng.choice((1, 16, 128, 4096))
-    data[start : start + length] = rng.choice((rng.randbytes(length), bytes(length), data[other : other + length]))
-    file.write_bytes(data)
+    new = rng.choice((rng.randbytes(length), bytes(length), data[other : other + length]))
+    return data[:start] + new + data[start + length :]
 
 
-def lose_file(file: Path, rng: Random) -> None:
-    """The file is gone, empty, longer, something else, or a folder of its name."""
-    action = rng.randrange(5)
-    if action == 0:
-        file.write_bytes(b"")
-    elif action == 1:
-        file.write_bytes(file.read_bytes() + rng.randbytes(rng.choice((1, 100, 5000))))
-    elif action == 2:
-        file.write_text(repr(rng.choice(JUNK)), errors="replace")
-    else:
-        file.unlink()
-        if action == 3:
-            file.mkdir()
+def _flip_one(data: bytes, rng: Random) -> bytes:
+    at = rng.randrange(len(data))
+    return data[:at] + _flip(data[at:], rng)[1] + data[at + 1 :]
 
 
-DAMAGES: dict[str, tuple[str, Callable[[Path, Random], None]]] = {
-    "flip": ("a bit flipped", flip_file),
-    "cut": ("the end cut off", cut_file),
-    "garbage": ("garbage written", fill_file),
-    "lost": ("gone, empty or something else", lose_file),
+DAMAGES: dict[str, tuple[str, Callable[[bytes, Random], bytes]]] = {
+    "flip": ("a bit flipped", _flip_one),
+    "cut": ("the end cut off", lambda data, rng: data[: rng.randrange(len(data))]),
+    "garbage": ("garbage written", _overwrite),
+    "lost": ("gone, empty or something else", _lose),
 }
 
 
 def damage(file: Path, rng: Random, name: str = "") -> None:
-    """Of the given kind, or of any."""
-    DAMAGES[name or rng.choice([*DAMAGES])][1](file, rng)
+    """Damage of the given kind, or of any; in place, so that a file that is open somewhere changes there too."""
+    name = name or rng.choice([*DAMAGES])
+    if name == "lost" and rng.random() < 0.4:
+        file.unlink()
+        if rng.random() < 0.5:
+            file.mkdir()
+        return
+    file.write_bytes(DAMAGES[name][1](file.read_bytes() or b"\0", rng))
+
+
+def damage_faults(
+    prefix: str, what: str, share: int, prepare: Callable[[Path], Any]
+) -> Callable[[Callable[[Case, str], None]], None]:
+    """Register a class of faults for each kind of damage."""
+
+    def register(run: Callable[[Case, str], None]) -> None:
+        for name, (about, _) in DAMAGES.items():
+            fault(f"{prefix}-{name}", f"{what}: {about}", share, prepare)(partial(run, name=name))
+
+    return register

@@ -10,6 +10,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -158,17 +159,25 @@ def parse_tar(path: Path) -> None:
 def members(kind: str) -> dict[str, bytes]:
     """Extension and bytes of the members of the first sample."""
     with tarfile.open(fileobj=io.BytesIO(shard_bytes(kind)[SHARD])) as tar:
-        first = [member for member in tar if member.name.startswith("00000000.")]
+        first = [one for one in tar if one.name.startswith("00000000.")]
         found = {one.name.partition(".")[2]: tar.extractfile(one).read() for one in first}  # type: ignore[union-attr]
     # What the digest of the arrays refuses does not reach the readers.
     return found | {"json": re.sub(rb'"arrays": ?"[0-9a-f]*"', b'"arrays":""', found["json"])}
 
 
+def member(kind: str, name: str) -> list[bytes]:
+    return [members(kind)[name]]
+
+
+def shard_files(name: str, kinds: Iterable[str] = SHARDS) -> list[bytes]:
+    return [shard_bytes(kind)[name] for kind in kinds]
+
+
 def parse_member(kind: str, extension: str, path: Path) -> None:
     """A shard without an index, one of whose members is damaged."""
     stream = io.BytesIO()
-    for name, member in members(kind).items():
-        write_member(stream, f"00000000.{name}", path.read_bytes() if name == extension else member)
+    for name, data in members(kind).items():
+        write_member(stream, f"00000000.{name}", path.read_bytes() if name == extension else data)
     end_tar(stream)
     path.with_name(SHARD).write_bytes(stream.getvalue())
     parse_tar(path.with_name(SHARD))
@@ -180,7 +189,7 @@ def tar_examples() -> list[bytes]:
         write_member(stream, f"{number:08d}.jpg", encoded("JPEG"))
         write_member(stream, f"{number:08d}.json", b'{"polygons": [[[1, 2], [9, 2], [9, 8]]]}')
     end_tar(stream)
-    return [stream.getvalue(), *(shard_bytes(kind)[SHARD] for kind in SHARDS)]
+    return [stream.getvalue(), *shard_files(SHARD)]
 
 
 def parse_receipt(path: Path) -> bool:
@@ -189,6 +198,14 @@ def parse_receipt(path: Path) -> bool:
 
 
 # -- the cache: checksums are made right again, so that the damage reaches the readers after them
+
+
+def cache_files(name: str, forms: Iterable[str]) -> list[bytes]:
+    return [cache_bytes(form)[name] for form in forms]
+
+
+def cache_rows(form: str) -> list[bytes]:
+    return [cache_bytes(form)["rows"][ROW_BYTES:]]
 
 
 def use_store(form: str, name: str, data: bytes, place: Path) -> bool:
@@ -325,7 +342,7 @@ def parse_pdf(path: Path) -> None:
 
 
 @cache
-def model_bytes(name: str) -> bytes:
+def model_bytes(name: str) -> list[bytes]:
     """A detector with as little in it as there can be, so that most changes are changes of its head."""
     tiny = torch.nn.Linear(2, 2)
     with tempfile.TemporaryDirectory() as folder:
@@ -335,7 +352,7 @@ def model_bytes(name: str) -> bytes:
             torch.save({"state_dict": weights, "architecture": TINY, "detector": SETTINGS.to_dict()}, path)
         else:
             save_detector(path, tiny, SETTINGS)  # type: ignore[arg-type]
-        return path.read_bytes()
+        return [path.read_bytes()]
 
 
 def parse_model(path: Path) -> None:
@@ -390,94 +407,83 @@ def parse_log(path: Path) -> None:
 
 # -- the table
 
-SHARD_LINES = ("ocr/shards/", "ocr/formats/json_stream", "ocr/pipeline/metadata", "ocr/row_table")
-MODEL_LINES = ("ocr/models/", "ocr/deploy/", "torch/_weights_only_unpickler")
-MAP_LINES = ("ocr/formats/maps", "numpy/lib/_format_impl", "numpy/lib/format")
-IMAGE_LINES = ("ocr/pipeline/image_header", "ocr/pipeline/decode", "/PIL/")
-FORMAT_LINES, CACHE_LINES = ("ocr/formats/",), ("ocr/cache/",)
+TRACED = {
+    "annotation": ("ocr/formats/",),
+    "shard": ("ocr/shards/", "ocr/formats/json_stream", "ocr/pipeline/metadata", "ocr/pipeline/dense", "shard_receipt"),
+    "cache": ("ocr/cache/", "ocr/pipeline/dense", "ocr/row_table", "ocr/pipeline/kept_table"),
+    "maps": ("ocr/formats/maps", "numpy/lib/_format_impl", "numpy/lib/format", "/zipfile"),
+    "image": ("ocr/pipeline/image_header", "ocr/pipeline/decode", "/PIL/"),
+    "pdf": ("ocr/deploy/pdf", "ocr/deploy/inputs"),
+    "model": ("ocr/models/", "ocr/deploy/", "torch/_weights_only_unpickler"),
+    "result": ("ocr/advisor/report/result_file",),
+    "run": ("ocr/advisor/report/run_folder",),
+    "prediction": ("ocr/deploy/prediction_log",),
+}
+"""Of the parsers whose name begins so: parts of the names of modules whose lines guide the fuzzing."""
 RESULT = json.dumps({"kind": "profile", "machine": {"cores": 2}, "data": {"pages": 4}, "stages": []}).encode()
+Examples = Callable[[], Sequence[bytes]]
 
 
-def register(name: str, about: str, *settings: Any, **named: Any) -> None:
-    CLASSES[name] = Parser(name, about, *settings, **named)
+def add(name: str, about: str, file: str, examples: Examples, parse: Callable[[Path], Any], **more: Any) -> None:
+    name = name.replace("_", "-")
+    CLASSES[name] = Parser(name, about, examples, parse, file, TRACED[name.partition("-")[0]], **more)
 
 
-for _format in ANNOTATIONS:
-    _kind, _id = kind_of(_format), f"annotation-{_format.replace('_', '-')}"
-    _settings = partial(parse_annotation, _format), f"a{suffix_of(_format)}", FORMAT_LINES, _kind, 22
-    register(_id, f"annotation files, {_format}", partial(annotations, _format), *_settings, TOKENS.get(_kind, ()))
-for _kind, _suffix in (("json", ".json"), ("xml", ".xml"), ("text", ".txt")):
-    _all = partial(annotations, *(format for format in ANNOTATIONS if kind_of(format) == _kind))
-    _settings = partial(parse_annotation, "auto"), f"a{_suffix}", FORMAT_LINES, _kind, 40, TOKENS.get(_kind, ())
-    register(f"annotation-auto-{_kind}", f"annotation files whose format is recognised, {_kind}", _all, *_settings)
-_native = partial(annotations, "native"), parse_stream, "a.json", ("ocr/formats/json_stream", "ocr/formats/native")
-register("annotation-stream", "native annotation, page by page", *_native, "json", 22)
+for _name in ANNOTATIONS:
+    _more = {"kind": kind_of(_name), "share": 22, "tokens": TOKENS.get(kind_of(_name), ())}
+    _calls = partial(annotations, _name), partial(parse_annotation, _name)
+    add(f"annotation-{_name}", f"annotation files, {_name}", f"a{suffix_of(_name)}", *_calls, **_more)
+for _kind, _suffix in {"json": "json", "xml": "xml", "text": "txt"}.items():
+    _more = {"kind": _kind, "share": 40, "tokens": TOKENS.get(_kind, ())}
+    _all = partial(annotations, *(name for name in ANNOTATIONS if kind_of(name) == _kind))
+    _about = f"annotation files whose format is recognised, {_kind}"
+    add(f"annotation-auto-{_kind}", _about, f"a.{_suffix}", _all, partial(parse_annotation, "auto"), **_more)
+_native = partial(annotations, "native")
+add("annotation-stream", "native annotation, page by page", "a.json", _native, parse_stream, kind="json", share=22)
 
 for _kind in SHARDS:
-    _examples = lambda kind=_kind: [shard_bytes(kind)[INDEX]]  # noqa: E731
-    _settings = partial(parse_index, _kind), INDEX, SHARD_LINES, "json"
-    register(f"shard-index-{_kind}", f"index of {_kind} shards", _examples, *_settings, named="FOLDER")
-    for _name in ("json", *(("image.npy", "thresh_map.npy")[: 2 if _kind == "ready" else 1] if _kind != "raw" else ())):
-        _title = f"{'JSON' if _name == 'json' else 'arrays'} in {_kind} shards{'' if _name == 'json' else f', {_name}'}"
-        _examples = lambda kind=_kind, name=_name: [members(kind)[name]]  # noqa: E731
-        _settings = partial(parse_member, _kind, _name), "member", (*SHARD_LINES, "ocr/pipeline/dense")
-        _more = {"kind": "json"} if _name == "json" else {"tokens": TOKENS["npy"]}
-        _id = f"shard-{_kind}-{_name.partition('.')[0].replace('_', '-')}"
-        register(_id, _title, _examples, *_settings, named=SHARD, **_more)
-register("shard-tar", "tar files without an index", tar_examples, parse_tar, SHARD, SHARD_LINES, share=30)
-_receipts = lambda: [shard_bytes(kind)[RECEIPT] for kind in SHARDS]  # noqa: E731
-_lines = ("ocr/tools/convert/shard_receipt", "ocr/shards/")
-register("shard-receipt", "receipts of a conversion", _receipts, parse_receipt, RECEIPT, _lines, "json")
+    _calls = partial(shard_files, INDEX, [_kind]), partial(parse_index, _kind)
+    add(f"shard-index-{_kind}", f"index of {_kind} shards", INDEX, *_calls, kind="json", named="FOLDER")
+    for _name in {"raw": ["json"], "ready": ["json", "image.npy", "thresh_map.npy"], "dense": ["json", "image.npy"]}[
+        _kind
+    ]:
+        _is_json = _name == "json"
+        _about = f"JSON in {_kind} shards" if _is_json else f"arrays in {_kind} shards, {_name}"
+        _more = {"kind": "json"} if _is_json else {"tokens": TOKENS["npy"]}
+        _calls = partial(member, _kind, _name), partial(parse_member, _kind, _name)
+        add(f"shard-{_kind}-{_name.partition('.')[0]}", _about, "member", *_calls, named=SHARD, **_more)
+add("shard-tar", "tar files without an index", SHARD, tar_examples, parse_tar, share=30)
+add("shard-receipt", "receipts of a conversion", RECEIPT, partial(shard_files, RECEIPT), parse_receipt, kind="json")
 
-_abouts = lambda: [cache_bytes(form)["about.json"] for form in FORMS]  # noqa: E731
-register("cache-about", "description of a cache", _abouts, parse_about, "about.json", CACHE_LINES, "json")
+_examples = partial(cache_files, "about.json", FORMS)
+add("cache-about", "description of a cache", "about.json", _examples, parse_about, kind="json")
 for _form in FORMS:
-    _examples = lambda form=_form: [cache_bytes(form)["rows"][ROW_BYTES:]]  # noqa: E731
-    _settings = partial(parse_rows, _form), "rows", CACHE_LINES
-    register(f"cache-rows-{_form}", f"rows of a {_form} cache", _examples, *_settings, share=25)
-_settings = dense_examples, parse_dense, "page", ("ocr/pipeline/dense",)
-register("cache-dense-page", "dense pages", *_settings, share=30, named=None)
-_lines = ("ocr/row_table", "ocr/pipeline/kept_table")
-register("cache-page-list", "tables of rows", table_example, parse_table, "rows", _lines, share=25)
+    _calls = partial(cache_rows, _form), partial(parse_rows, _form)
+    add(f"cache-rows-{_form}", f"rows of a {_form} cache", "rows", *_calls, share=25)
+add("cache-dense-page", "dense pages", "page", dense_examples, parse_dense, share=30, named=None)
+add("cache-page-list", "tables of rows", "rows", table_example, parse_table, share=25)
 
 _archives = lambda: [map_bytes(False), map_bytes(True)]  # noqa: E731
-_settings = _archives, parse_maps, "a.npz", ("ocr/formats/maps", "/zipfile")
-register("maps-file", "files of stored maps", *_settings, share=40, tokens=TOKENS["zip"])
+add("maps-file", "files of stored maps", "a.npz", _archives, parse_maps, share=40, tokens=TOKENS["zip"])
 for _name in ("fingerprint", "thresh_map"):
-    _settings = partial(map_member, _name), partial(parse_map, _name), "member", MAP_LINES
-    _id = f"maps-{_name.replace('_', '-')}"
-    register(_id, f"stored maps, {_name}.npy", *_settings, tokens=TOKENS["npy"], named="a.npz")
+    _calls, _more = (partial(map_member, _name), partial(parse_map, _name)), {"tokens": TOKENS["npy"], "named": "a.npz"}
+    add(f"maps-{_name}", f"stored maps, {_name}.npy", "member", *_calls, **_more)
 
 for _name in images():
-    _settings = partial(images().__getitem__, _name), parse_image, f"a.{_name}", IMAGE_LINES
-    register(f"image-{_name}", f"images, {_name}", *_settings, share=40, tokens=TOKENS.get(_name, ()))
+    _calls = partial(images().__getitem__, _name), parse_image
+    add(f"image-{_name}", f"images, {_name}", f"a.{_name}", *_calls, share=40, tokens=TOKENS.get(_name, ()))
 _pdfs = lambda: [encoded("PDF", noise(60, 80)), encoded("PDF", noise(30, 20), noise(20, 30))]  # noqa: E731
-_settings = _pdfs, parse_pdf, "a.pdf", ("ocr/deploy/pdf", "ocr/deploy/inputs")
-register("pdf", "PDFs", *_settings, share=15, tokens=TOKENS["pdf"], needs=("pypdfium2",))
+add("pdf", "PDFs", "a.pdf", _pdfs, parse_pdf, share=15, tokens=TOKENS["pdf"], needs=("pypdfium2",))
 
-for _name in ("a.safetensors", "a.ckpt"):
-    _examples = lambda name=_name: [model_bytes(name)]  # noqa: E731
-    register(f"model-{_name[2:]}", f"detector files, {_name[1:]}", _examples, parse_model, _name, MODEL_LINES)
-_texts = lambda: [SETTINGS.to_json().encode()]  # noqa: E731
-register("model-settings", "settings in a model file", _texts, parse_settings, "a.onnx", MODEL_LINES, "json")
-_heads = lambda: [pack(ModelInfo(SETTINGS, "tensorrt"), b"engine")]  # noqa: E731
-register("model-engine", "head of a TensorRT engine", _heads, parse_engine, "a.engine", MODEL_LINES, share=15)
+for _name in ("safetensors", "ckpt"):
+    add(f"model-{_name}", f"detector files, .{_name}", f"a.{_name}", partial(model_bytes, f"a.{_name}"), parse_model)
+_texts, _heads = lambda: [SETTINGS.to_json().encode()], lambda: [pack(ModelInfo(SETTINGS, "tensorrt"), b"engine")]
+add("model-settings", "settings in a model file", "a.onnx", _texts, parse_settings, kind="json")
+add("model-engine", "head of a TensorRT engine", "a.engine", _heads, parse_engine, share=15)
 
-_settings = lambda: [RESULT], read_result, "a.json", ("ocr/advisor/report/result_file",)
-register("result-file", "results for `ocr report`", *_settings, "json", 12)
+add("result-file", "results for `ocr report`", "a.json", lambda: [RESULT], read_result, kind="json", share=12)
 for _name in RUN:
-    _kind = "json" if _name.endswith("json") else "text"
-    _examples = lambda name=_name: [RUN[name]]  # noqa: E731
-    _settings = partial(parse_run, _name), f"run/{_name}", ("ocr/advisor/report/run_folder",), _kind, 8
-    _id = f"run-{Path(_name).stem.replace('_', '-')}"
-    register(_id, f"the folder of a run, {Path(_name).name}", _examples, *_settings, named="run")
-register(
-    "prediction-log",
-    "the log of predictions",
-    log_example,
-    parse_log,
-    LOG,
-    ("ocr/deploy/prediction_log",),
-    "text",
-    named="FOLDER",
-)
+    _more = {"kind": "json" if _name.endswith("json") else "text", "share": 8, "named": "run"}
+    _calls = lambda name=_name: [RUN[name]], partial(parse_run, _name)
+    add(f"run-{Path(_name).stem}", f"the folder of a run, {Path(_name).name}", f"run/{_name}", *_calls, **_more)
+add("prediction-log", "the log of predictions", LOG, log_example, parse_log, kind="text", named="FOLDER")

@@ -14,14 +14,12 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from benchmarks.reliability.campaign.cache_faults import FILL_SECONDS, limit_files
-from benchmarks.reliability.campaign.cases import Case, Child, FindingError, fault
-from benchmarks.reliability.campaign.changes import DAMAGES, damage
+from benchmarks.reliability.campaign.cases import Case, Child, FindingError, check_refusal, difference, fault
+from benchmarks.reliability.campaign.changes import damage, damage_faults
 from benchmarks.reliability.campaign.pages import (
     SHARDS,
     Prepared,
@@ -65,14 +63,11 @@ def read_shards(case: Case, shards: Path, on_bad_sample: str, vanish_at: int = -
     case.compare(found, expected, skipped=dataset.ledger.totals()["skipped"])
 
 
-def damaged(name: str, case: Case) -> None:
+@damage_faults("shard", "a shard or its index", 60, with_shards)
+def damaged(case: Case, name: str) -> None:
     shards = Path(shutil.copytree(case.prepared.made[case.rng.choice([*FORMS])], case.folder / "shards"))
     damage(case.rng.choice(sorted(shards.iterdir())), case.rng, name)
     read_shards(case, shards, case.rng.choice(("raise", "skip")))
-
-
-for _name, (_about, _) in DAMAGES.items():
-    fault(f"shard-{_name}", f"a shard or its index: {_about}", 60, with_shards)(partial(damaged, _name))
 
 
 @fault("disk-gone-shards", "the disk of shards vanishes during an epoch", 25, with_shards)
@@ -112,22 +107,20 @@ class Conversion:
     pages: Path
     expected: dict[str, bytes]
 
+    def run(self, out: Path, workers: int = 1, **settings: Any) -> None:
+        convert(self.pages, out, workers, samples_per_shard=1, **settings)
+
     def finish(self, case: Case, out: Path, **settings: Any) -> None:
         """Convert what is left, and compare every byte."""
-        convert(self.pages, out, samples_per_shard=1, **settings)
-        if (found := files_of(out)) != self.expected:
-            wrong = sorted(name for name in {**found, **self.expected} if found.get(name) != self.expected.get(name))
-            raise FindingError("wrong sample", f"other bytes than those of a conversion without a break: {wrong}")
+        self.run(out, **settings)
+        if where := difference(files_of(out), self.expected):
+            raise FindingError("wrong sample", f"other bytes than from a conversion without a break: {where}")
         case.counts["samples"] += len(self.expected)
 
 
 def prepare_conversion(folder: Path) -> Conversion:
     pages = write_pages(folder / "pages", 4)
     return Conversion(pages, files_of(convert(pages, folder / "expected", samples_per_shard=1)))
-
-
-def convert_one_by_one(pages: Path, out: Path, workers: int = 1) -> None:
-    convert(pages, out, workers, samples_per_shard=1)
 
 
 def assert_no_lie(out: Path) -> None:
@@ -143,11 +136,11 @@ def assert_no_lie(out: Path) -> None:
 
 @fault("kill-convert", "a conversion is killed and begun again", 40, prepare_conversion)
 def kill_convert(case: Case) -> None:
-    out, pages = case.folder / "out", case.prepared.pages
+    out, run = case.folder / "out", case.prepared.run
     if case.rng.random() < 0.6:
-        Child(case, convert_one_by_one, pages, out, die_at=case.rng.randrange(1, 60)).wait()
+        Child(case, run, out, die_at=case.rng.randrange(1, 60)).wait()
     else:
-        Child(case, convert_one_by_one, pages, out, 2).kill_after(case.rng.uniform(0, FILL_SECONDS))
+        Child(case, run, out, 2).kill_after(case.rng.uniform(0, FILL_SECONDS))
     assert_no_lie(out)
     case.prepared.finish(case, out)
 
@@ -155,7 +148,7 @@ def kill_convert(case: Case) -> None:
 @fault("convert-damage", "a conversion killed, its files damaged, and begun again", 30, prepare_conversion)
 def damaged_conversion(case: Case) -> None:
     out = case.folder / "out"
-    Child(case, convert_one_by_one, case.prepared.pages, out, die_at=case.rng.randrange(5, 60)).wait()
+    Child(case, case.prepared.run, out, die_at=case.rng.randrange(5, 60)).wait()
     if left := sorted(path for path in out.glob("*") if path.is_file()):
         damage(case.rng.choice(left), case.rng, case.rng.choice(("flip", "cut", "garbage")))
     try:
@@ -165,19 +158,18 @@ def damaged_conversion(case: Case) -> None:
         case.prepared.finish(case, out, overwrite=True)
 
 
-def convert_with_limit(pages: Path, out: Path, limit_bytes: int) -> None:
-    limit_files(limit_bytes)
-    try:
-        convert_one_by_one(pages, out)
-    except OutputError as error:
-        if str(out) not in str(error):
-            raise
-
-
 @fault("disk-full-convert", "the disk of a conversion is full", 25, prepare_conversion)
 def full_conversion(case: Case) -> None:
-    out = case.folder / "out"
-    Child(case, convert_with_limit, case.prepared.pages, out, int(10 ** case.rng.uniform(3.7, 4.5))).wait()
+    out, limit = case.folder / "out", int(10 ** case.rng.uniform(3.7, 4.5))
+
+    def run() -> None:
+        limit_files(limit)
+        try:
+            case.prepared.run(out)
+        except OutputError as error:
+            check_refusal(error, str(out))
+
+    Child(case, run).wait()
     case.prepared.finish(case, out)
 
 
@@ -274,15 +266,8 @@ class Store:
 def connected(folder: Path) -> Store:
     """With the thread already that fsspec starts on first use, and keeps."""
     store = Store(folder)
-    fetch("raw", folder / "kept")
+    items(open_remote("raw", folder / "kept"))
     return store
-
-
-def fetch(kind: str, kept: Path, expected: list[Any] | None = None) -> None:
-    """Read the shards; compare the samples if there are any to compare with."""
-    found = items(open_remote(kind, kept))
-    if expected is not None:
-        Case(Random(), kept, None).compare(found, expected)
 
 
 def open_remote(kind: str, kept: Path, **settings: Any) -> OCRWebDataset:
@@ -313,8 +298,11 @@ def lying_line(case: Case) -> None:
 @fault("kill-fetch", "who fetches shards is killed", 20, Store, *NEEDS)
 def kill_fetch(case: Case) -> None:
     kind, kept = case.rng.choice([*SHARDS]), case.folder / "kept"
+
+    def fetch() -> None:
+        case.compare(items(open_remote(kind, kept)), case.prepared.expected)
+
     with Line(case.prepared.port):
         # Each in a process of its own: a fork of one that has spoken to a store waits for threads that it has not.
-        Child(case, fetch, kind, kept).kill_after(case.rng.uniform(0, 0.8))
-        Child(case, fetch, kind, kept, case.prepared.expected).wait()
-        case.counts["samples"] += len(case.prepared.expected)
+        Child(case, fetch).kill_after(case.rng.uniform(0, 0.8))
+        Child(case, fetch).wait()
