@@ -1,19 +1,22 @@
-"""Each setting of the data path that changes its speed, one at a time, on the same pages; no model."""
+"""Settings of the data path, one at a time, on the same pages; the codecs and orders behind them; no model."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import cramjam
+import cv2
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.harness import Cell, Data, Figure, Row, benchmark, cost, fastest, figure, interleave, times
+from benchmarks.harness import Cell, Data, Figure, Row, Target, benchmark, cost, fastest, figure, interleave, times
 from benchmarks.loaders import (
     BATCH,
     SIZE,
@@ -27,7 +30,10 @@ from benchmarks.loaders import (
     reference_training,
     touch_memory,
 )
+from ocr.cache.readahead import MAX_AHEAD_BYTES, STEPS
 from ocr.loader import Loader
+from ocr.loader.order import BLOCK, block_order, epoch_order
+from ocr.pipeline.dense import DensePage
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import RandomStage
 from ocr.pipeline.suffix import ColourJitter, Warp
@@ -211,3 +217,116 @@ def compare_pages(data: Data) -> str:
     apart = ", ".join(f"{count:,} by {levels}" for levels, count in enumerate(counts.tolist()) if count and levels)
     mean = counts @ np.arange(256) / counts.sum()
     return f"One pass differs from OpenCV in gray levels: {apart} of {counts.sum():,} values; {mean:.5f} on average."
+
+
+# -- lossless codecs over letterboxed pages without their border
+
+Page = NDArray[np.uint8]
+Codec = tuple[Callable[[Page], bytes], Callable[[bytes, Page], object]]
+ROWS = "dense: row differences, LZ4"
+
+
+def general(compress: Callable[[Any], Any], decompress: Callable[[Any, Any], Any]) -> Codec:
+    """A codec of bytes."""
+    return (
+        lambda page: bytes(compress(page.reshape(-1).data)),
+        lambda data, out: decompress(data, out.reshape(-1).data),
+    )
+
+
+def image(extension: str, *parameters: int) -> Codec:
+    """A lossless image format."""
+    return (
+        lambda page: cv2.imencode(extension, page, parameters)[1].tobytes(),
+        lambda data, out: np.copyto(out, cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)),
+    )
+
+
+CODECS: dict[str, Codec] = {
+    "raw": (bytes, lambda data, out: np.copyto(out.reshape(-1), np.frombuffer(data, np.uint8))),
+    ROWS: (
+        lambda page: DensePage.pack(page).data.tobytes(),
+        lambda data, out: DensePage(np.frombuffer(data, np.uint8)).write(out),
+    ),
+    "LZ4": general(cramjam.lz4.compress_block, cramjam.lz4.decompress_block_into),
+    "Zstandard 1": general(lambda data: cramjam.zstd.compress(data, level=1), cramjam.zstd.decompress_into),
+    "Zstandard 3": general(lambda data: cramjam.zstd.compress(data, level=3), cramjam.zstd.decompress_into),
+    "Snappy": general(cramjam.snappy.compress_raw, cramjam.snappy.decompress_raw_into),
+    "PNG": image(".png", cv2.IMWRITE_PNG_COMPRESSION, 1),
+    "WebP": image(".webp", cv2.IMWRITE_WEBP_QUALITY, 101),
+}
+
+
+@benchmark("codecs", table="results#codecs", rounds=6)
+def codecs(data: Data) -> Iterator[Row]:
+    """Bytes, reading and writing of each codec."""
+    dataset = pages(data.receipts)
+    images = [content(dataset.page(index).image) for index in range(min(len(dataset), 40))]
+    for name, (pack, unpack) in CODECS.items():
+        packed, out = [pack(page) for page in images], [np.empty_like(page) for page in images]
+        reading = mean_of_fastest([partial(unpack, *both) for both in zip(packed, out, strict=True)], data.rounds)
+        writing = mean_of_fastest([partial(pack, page) for page in images], min(data.rounds, 2))
+        assert all(np.array_equal(a, b) for a, b in zip(out, images, strict=True)), name
+        size = sum(map(len, packed)) / len(images)
+        kept = Target(size, "B", at_most=250e3) if name == ROWS else Figure(size, "B")
+        cells = {"a page": kept, "read": Figure(reading, "s"), "write": Figure(writing, "s")}
+        yield Row(name, cells, f"{len(images)} pages without their border, one thread")
+
+
+def content(page: Page) -> Page:
+    """A page without its padding."""
+    used = page.any(axis=2)
+    rows, columns = np.flatnonzero(used.any(axis=1)), np.flatnonzero(used.any(axis=0))
+    return np.ascontiguousarray(page[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
+
+
+def mean_of_fastest(calls: Sequence[Callable[[], object]], rounds: int) -> float:
+    """Seconds of the fastest round of each call, on average over the calls."""
+    best = [float("inf")] * len(calls)
+    for _ in range(rounds):
+        for number, call in enumerate(calls):
+            start = time.perf_counter()
+            call()
+            best[number] = min(best[number], time.perf_counter() - start)
+    return sum(best) / len(best)
+
+
+# -- what `data.order=blocks` costs in mixing and saves in seeks, against a plain shuffle: computed, no page is read
+
+PAGES, EPOCHS = 100_000, 5
+PAGE_BYTES, FAR_BYTES = 150_000, 8 << 20
+"""A dense receipt, and a step that a disk seeks for."""
+Order = Callable[[int, int, int, bool], NDArray[np.integer]]
+ORDERS: dict[str, Order] = {"shuffle": epoch_order, "blocks": block_order}
+
+
+@benchmark("orders", table="loading#orders", pages=())
+def orders(data: Data) -> Iterator[Row]:
+    """Mixing and seeks of the orders of an epoch."""
+    found = {
+        name: [mixing(make(PAGES, 0, epoch, True), BATCH) for epoch in range(EPOCHS)] for name, make in ORDERS.items()
+    }
+    caption = f"{PAGES:,} pages of {PAGE_BYTES / 1e3:.0f} kB, batch size {BATCH}"
+    for what in found["shuffle"][0]:
+        means = {name: Figure(float(np.mean([epoch[what] for epoch in epochs]))) for name, epochs in found.items()}
+        yield Row(what, means, caption)
+
+
+def mixing(order: NDArray[np.integer], batch_size: int) -> dict[str, float]:
+    """Of one epoch: how well the pages of a batch are mixed, and how far apart the reads are."""
+    batches = order[: len(order) // batch_size * batch_size].reshape(-1, batch_size).astype(np.int64)
+    blocks = np.sort(batches // BLOCK, axis=1)
+    different = 1 + (np.diff(blocks, axis=1) != 0).sum(axis=1)
+    same = (blocks[:, :, None] == blocks[:, None, :]).sum(axis=2) - 1
+    independent = (len(order) ** 2 - 1) / 12 / batch_size
+    announced = MAX_AHEAD_BYTES // STEPS // PAGE_BYTES
+    read = np.concatenate([np.sort(order[at : at + announced]) for at in range(0, len(order), announced)])
+    far = np.abs(np.diff(read.astype(np.int64))) * PAGE_BYTES > FAR_BYTES
+    return {
+        "blocks that a batch has pages of": float(different.mean()),
+        "other pages of its own block that a page meets in its batch": float(same.mean()),
+        "variance of the mean position of a batch, against independent pages": float(
+            batches.mean(axis=1).var() / independent
+        ),
+        "pages of 100 that are more than 8 MB away from the one read before": float(100 * far.mean()),
+    }

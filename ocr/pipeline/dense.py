@@ -1,7 +1,7 @@
 """dense: a page in a third of the bytes of its JPEG file, without loss, and read as fast as it is copied.
 
 The border is left out, the rest is stored as differences to the row above, compressed with LZ4; a gray page has one
-plane instead of three. benchmarks/tables/codecs.py compares other ways.
+plane instead of three. benchmarks/tables/grid.py compares other ways.
 """
 
 from __future__ import annotations
