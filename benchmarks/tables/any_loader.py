@@ -21,6 +21,7 @@ STORAGE_SECONDS = 0.02
 REPEATED = 8
 """The same images so many times where an epoch would else be over in a tenth of a second."""
 WITHIN = 15
+"""Percent: the largest error of a prediction."""
 Step = Callable[[Any], object]
 Opened = tuple[Iterable[Any], Step]
 
@@ -191,18 +192,18 @@ def any_loader(data: Data) -> Iterator[Row | str]:
         epochs = {one: (predicted, measured) for one, predicted, measured in found["verified"]}
         right = found["bottleneck"] == pipeline.bottleneck
         named = found["bottleneck"] + ("" if right else f" (missed: it is {pipeline.bottleneck})")
-        cells = {"built in": pipeline.built_in, "named": named, **columns(*epochs["present"])}
+        cells = {"built in": pipeline.built_in, "named": named, **prediction(*epochs["present"])}
         cells["advised"] = found["best"] + (f": {found['change']}" if found["change"] else "")
         if found["best"] in epochs:
-            then = columns(*epochs[found["best"]])
-            cells |= {f"then {heading}": cell for heading, cell in then.items()}
+            cells |= prediction(*epochs[found["best"]], "then ")
         yield Row(name, cells, f"Epochs of {count} images")
 
 
-def columns(predicted: float, measured: float) -> dict[str, Any]:
-    """Of a prediction and what came of it."""
+def prediction(predicted: float, measured: float, prefix: str = "") -> dict[str, Figure | Target]:
+    """Cells of a prediction and what came of it."""
     error = Target(100 * abs(predicted / measured - 1), " %", at_most=WITHIN)
-    return {"predicted": Figure(predicted, "s"), "measured": Figure(measured, "s"), "error": error}
+    cells = {"predicted": Figure(predicted, "s"), "measured": Figure(measured, "s"), "error": error}
+    return {prefix + heading: cell for heading, cell in cells.items()}
 
 
 def advise_on(name: str, folder: Path) -> dict[str, Any]:

@@ -19,15 +19,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import ROOT, Data, Figure, Result, Row, benchmark
-from benchmarks.tables.trained import fine_tuned, ocr
-from ocr.atomic import replacing
+from benchmarks.loaders import split_paths
+from benchmarks.pictures import picture
+from benchmarks.tables.trained import fine_tuned, hmeans, labelled_pages, ocr
 from ocr.errors import DataError
-from ocr.evaluation.hmean import TIGHT_IOU, HmeanIoU
 from ocr.geometry.polygons import Polygons
-from ocr.jobs.export import folder_pages
 from ocr.jobs.run import quoted_override
 from ocr.models.packaged import packaged_detector
-from ocr.pipeline.decode import Decode
 
 CORES = (1, 2)
 RAPIDOCR = "rapidocr"
@@ -76,39 +74,26 @@ class Contender:
 
     def hmeans(self, truth: Sequence[Polygons]) -> tuple[float, float]:
         """At IoU 0.5 and 0.7."""
-        scores = HmeanIoU(), HmeanIoU(iou_threshold=TIGHT_IOU)
-        for found, page in zip(self.polygons, truth, strict=True):
-            for score in scores:
-                score.update([np.array(polygon, np.float32) for polygon in found], page)
-        loose, tight = (float(score.compute()["hmean"]) for score in scores)
-        return loose, tight
+        return hmeans([[np.array(polygon, np.float32) for polygon in page] for page in self.polygons], truth)
 
 
 def draw(result: Result, target: Path) -> None:
     """H-mean against milliseconds per page: the best is at the top left."""
-    import matplotlib
+    from matplotlib import colormaps
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(9, 4.5), layout="constrained")
-    for row, colour in zip(result.rows, itertools.cycle(pyplot.get_cmap("tab20").colors), strict=False):
-        points, hmean = [row.value(heading(count)) for count in CORES], row.value("H-mean")
-        axes.plot(points, [hmean] * len(points), color=colour, label=row.name)
-        for milliseconds, marker in zip(points, "os", strict=True):
-            axes.scatter(milliseconds, hmean, marker=marker, color=colour, zorder=3)
-    for count, marker in zip(CORES, "os", strict=True):
-        axes.scatter([], [], marker=marker, color="gray", label=heading(count).removeprefix("ms, "))
-    axes.set_xscale("log")
-    for which in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
-        which("{x:.0f}")
-    axes.set_xlabel("milliseconds per page, from the file to its boxes")
-    axes.set_ylabel("H-mean at IoU 0.5")
-    axes.grid(alpha=0.3, which="both")
-    figure.legend(loc="outside right upper")
-    with replacing(target) as stream:
-        figure.savefig(stream, format="png", dpi=150)
-    pyplot.close(figure)
+    with picture(target, dpi=150, figsize=(9, 4.5)) as (figure, axes):
+        for row, colour in zip(result.rows, itertools.cycle(colormaps["tab20"].colors), strict=False):
+            points, hmean = [row.value(heading(count)) for count in CORES], row.value("H-mean")
+            axes.plot(points, [hmean] * len(points), color=colour, label=row.name)
+            for milliseconds, marker in zip(points, "os", strict=True):
+                axes.scatter(milliseconds, hmean, marker=marker, color=colour, zorder=3)
+        for count, marker in zip(CORES, "os", strict=True):
+            axes.scatter([], [], marker=marker, color="gray", label=heading(count).removeprefix("ms, "))
+        axes.set(xscale="log", xlabel="milliseconds per page, from the file to its boxes", ylabel="H-mean at IoU 0.5")
+        for which in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+            which("{x:.0f}")
+        axes.grid(alpha=0.3, which="both")
+        figure.legend(loc="outside right upper")
 
 
 @benchmark("deploy", table="results#deploy", threads=None, rounds=2, pictures={"pictures/deploy.png": draw})
@@ -131,7 +116,7 @@ def deploy(data: Data) -> Iterator[Row | str]:
         notes.append(
             "RapidOCR is not there: python -m venv .rapidocr && .rapidocr/bin/pip install rapidocr onnxruntime."
         )
-    paths, truth = labelled_pages(data.receipts)
+    paths, truth = labelled_pages(*split_paths(data.receipts, "val"))
     take_turns(contenders, paths, data.rounds)
     for one in contenders:
         loose, tight = one.hmeans(truth)
@@ -173,13 +158,6 @@ def exported(data: Data, weights: Path | str, to: str, precision: str) -> Path:
         chosen = [quoted_override(key, value) for key, value in places.items()]
         ocr("export", *chosen, f"format={to}", f"precision={precision}", quiet=True)
     return out
-
-
-def labelled_pages(folder: Path) -> tuple[list[str], list[Polygons]]:
-    """Files of the validation pages, and the text on them, in pixels of the upright page."""
-    paths = str(folder / "images/val"), str(folder / "jsons/val.json")
-    samples = [page.read(Decode()) for page in folder_pages(*paths, sys.maxsize, "--data")]
-    return [sample.path for sample in samples], [sample.polygons for sample in samples]
 
 
 def take_turns(

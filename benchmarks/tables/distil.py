@@ -17,8 +17,9 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.harness import Data, Figure, Row, Target, benchmark, console, fastest, interleave
-from benchmarks.tables.deploy import Contender, labelled_pages, take_turns
-from benchmarks.tables.trained import fine_tuned, write_json
+from benchmarks.loaders import split_paths
+from benchmarks.tables.deploy import Contender, take_turns
+from benchmarks.tables.trained import fine_tuned, labelled_pages, write_json
 from ocr.datasets.data_module import OCRDataModule
 from ocr.jobs.compose import compose_training
 from ocr.jobs.train import build_module, train
@@ -38,7 +39,7 @@ def distil(data: Data) -> Iterator[Row]:
     files = {TEACHER: [teacher]}
     for name in students:
         files[name] = [train_student(data, name, students[name], plan[name], seed) for seed in range(data.rounds)]
-    paths, truth = labelled_pages(data.receipts)
+    paths, truth = labelled_pages(*split_paths(data.receipts, "val"))
     contenders = {name: [Contender(name, str(path)) for path in each] for name, each in files.items()}
     take_turns([one for each in contenders.values() for one in each], paths, 2, [1])
     alone = [one.hmeans(truth)[0] for one in contenders[ALONE]]

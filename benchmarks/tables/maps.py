@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Data, Figure, Row, Target, benchmark, fastest, interleave, timed
+from benchmarks.loaders import SIZE, split_paths
 from benchmarks.reference import reference_maps
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.targets import Targets
-
-SIZE = 640
 
 
 @benchmark("maps", rounds=5)
@@ -47,7 +46,7 @@ def maps(data: Data) -> Iterator[Row | str]:
 def letterboxed_polygons(folder: Path) -> list[Polygons]:
     """The polygons of every page as the targets stage gets them, without the ones that are left out of the loss."""
     stages = DBTransforms([Letterbox(SIZE)])
-    dataset = OCRDataset(folder / "images/val", folder / "jsons/val.json", stages, on_bad_sample="skip")
+    dataset = OCRDataset(*split_paths(folder, "val"), stages, on_bad_sample="skip")
     pages = []
     for index in range(len(dataset)):
         polygons = Letterbox(SIZE)(dataset.decode.measure(dataset.source.read(index))).polygons

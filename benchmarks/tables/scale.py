@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Data, Figure, Result, Row, benchmark, figure, fresh_process
+from benchmarks.pictures import picture
 
 BATCH, WORDS, PAGES_PER_SHARD, STEPS, SMALL = 16, 10, 1000, 200, 6000
 SIZES = "10000,100000,1000000,10000000"
@@ -30,7 +31,7 @@ LARGE, OPENING, MEMORY = 10**7, 0.5, 16
 )
 def scale(data: Data) -> Iterator[Row]:
     """Opening, ordering, resuming and a step, by the number of pages."""
-    for kind in ("folder", "shards"):
+    for kind in WRITERS:
         for pages in map(int, data.setting("pages", SIZES).split(",")):
             base = data.work_folder / f"{kind}-{pages}"
             prepare(base)
@@ -53,23 +54,17 @@ def prepare(base: Path) -> None:
 
 def draw(result: Result, target: Path) -> None:
     """Cost against size, one line per kind of set."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     names = ("open", "order", "step", "memory, MB")
-    picture, axes = pyplot.subplots(1, len(names), figsize=(12, 3), layout="constrained")
-    for axis, name in zip(axes, names, strict=True):
-        for kind in ("folder", "shards"):
-            rows = [row for row in result.rows if row.name == kind]
-            costs = [max(row.value(name), 1e-4) for row in rows]
-            axis.plot([row.value("pages") for row in rows], costs, marker="o", label=kind)
-        unit = "" if "," in name else ", s"
-        axis.set(title=f"{name}{unit}", xlabel="pages", xscale="log", yscale="log")
-        axis.grid(alpha=0.3)
-    axes[0].legend()
-    picture.savefig(target, dpi=110)
+    with picture(target, 1, len(names), figsize=(12, 3)) as (_, axes):
+        for axis, name in zip(axes, names, strict=True):
+            for kind in WRITERS:
+                rows = [row for row in result.rows if row.name == kind]
+                costs = [max(row.value(name), 1e-4) for row in rows]
+                axis.plot([row.value("pages") for row in rows], costs, marker="o", label=kind)
+            unit = "" if "," in name else ", s"
+            axis.set(title=f"{name}{unit}", xlabel="pages", xscale="log", yscale="log")
+            axis.grid(alpha=0.3)
+        axes[0].legend()
 
 
 # -- in a process of its own

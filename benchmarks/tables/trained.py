@@ -21,11 +21,14 @@ from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
 from benchmarks.harness import Data, Figure, Place, Result, Row, benchmark
+from benchmarks.loaders import split_paths
+from benchmarks.pictures import picture
 from ocr import Detector
 from ocr.advisor.report.run_folder import read_run
 from ocr.atomic import replacing
 from ocr.errors import DataError
 from ocr.evaluation.hmean import TIGHT_IOU, HmeanIoU
+from ocr.geometry.polygons import Polygons
 from ocr.jobs.compose import compose_training
 from ocr.jobs.config_folders import CONFIGS
 from ocr.jobs.export import folder_pages
@@ -66,7 +69,7 @@ def inspect(weights: str | Path, images: Path, annotation: Path, *settings: str)
 
 def inspect_split(folder: Path, split: str, *settings: str) -> dict[str, Any]:
     """The same, of the bundled detector on a split."""
-    return inspect("glyphfeed", folder / "images" / split, folder / "jsons" / f"{split}.json", *settings)
+    return inspect("glyphfeed", *split_paths(folder, split), *settings)
 
 
 # -- the bundled detector
@@ -125,7 +128,7 @@ def train(
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     words = json.loads((pages / "jsons/train.json").read_text(encoding="utf-8"))["images"]
-    names, scored_by = sorted(words), (pages / "images/val", pages / "jsons/val.json")
+    names, scored_by = sorted(words), split_paths(pages, "val")
     if held_out is not None:
         scored_by = pages / "images/train", out / "scored.json"
         write_json(scored_by[1], {"images": {name: words[name] for name in names[::held_out]}})
@@ -210,24 +213,16 @@ def bootstrap(counts: NDArray[np.int64]) -> tuple[float, float]:
 
 def draw(result: Result, target: Path) -> None:
     """H-mean over minutes, a line per seed; nothing without validations."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     curves = Place("", caption="Curve").tables(result.rows)
     if not curves:
         return
-    figure, axis = pyplot.subplots(figsize=(7, 4), layout="constrained")
-    for caption, rows in curves.items():
-        points = [(row.value("minutes"), row.value("H-mean")) for row in rows]
-        axis.plot(*zip(*points, strict=True), marker="o", label=caption.removeprefix("Curve of "))
-    axis.set(xlabel="minutes", ylabel="H-mean at IoU 0.5")
-    axis.grid(alpha=0.3)
-    axis.legend()
-    with replacing(target) as stream:
-        figure.savefig(stream, format="png", dpi=110)
-    pyplot.close(figure)
+    with picture(target, figsize=(7, 4)) as (_, axis):
+        for caption, rows in curves.items():
+            points = [(row.value("minutes"), row.value("H-mean")) for row in rows]
+            axis.plot(*zip(*points, strict=True), marker="o", label=caption.removeprefix("Curve of "))
+        axis.set(xlabel="minutes", ylabel="H-mean at IoU 0.5")
+        axis.grid(alpha=0.3)
+        axis.legend()
 
 
 def register(name: str, pages: str, count: int | None) -> Callable[[Data], Iterator[Row | str]]:
@@ -323,13 +318,23 @@ def scores_of(name: str, seed: int, data: Data) -> dict[str, float]:
     if name not in READINGS:
         return {key: found[key] for key in SCORES}
     detector = Detector.load(checkpoint(out), **READINGS[name])
-    pages = folder_pages(str(data.receipts / "images/train"), str(out / "scored.json"), sys.maxsize, "--data")
-    samples = [page.read(Decode()) for page in pages]
-    scores = {"iou_50": HmeanIoU(), "iou_70": HmeanIoU(iou_threshold=TIGHT_IOU)}
-    for detected, sample in zip(detector.stream([sample.path for sample in samples]), samples, strict=True):
-        for score in scores.values():
-            score.update(list(detected.polygons), sample.polygons)
-    return {key: float(score.compute()["hmean"]) for key, score in scores.items()}
+    paths, truth = labelled_pages(data.receipts / "images/train", out / "scored.json")
+    return dict(zip(SCORES, hmeans([list(page.polygons) for page in detector.stream(paths)], truth), strict=False))
+
+
+def labelled_pages(images: Path, annotation: Path) -> tuple[list[str], list[Polygons]]:
+    """Files of pages, and the text on them, in pixels of the upright page."""
+    samples = [page.read(Decode()) for page in folder_pages(str(images), str(annotation), sys.maxsize, "--data")]
+    return [sample.path for sample in samples], [sample.polygons for sample in samples]
+
+
+def hmeans(found: Sequence[Sequence[NDArray[np.float32]]], truth: Sequence[Polygons]) -> tuple[float, float]:
+    """Over all pages, at IoU 0.5 and 0.7."""
+    loose, tight = HmeanIoU(), HmeanIoU(iou_threshold=TIGHT_IOU)
+    for polygons, page in zip(found, truth, strict=True):
+        loose.update(polygons, page)
+        tight.update(polygons, page)
+    return float(loose.compute()["hmean"]), float(tight.compute()["hmean"])
 
 
 def write_json(file: Path, content: Any) -> None:
