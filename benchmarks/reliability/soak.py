@@ -35,7 +35,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -45,6 +44,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from benchmarks.documents import read_part, replace_part, table_lines
+from benchmarks.pictures import picture
 from benchmarks.reliability.campaign.cases import FindingError, difference
 from benchmarks.reliability.campaign.model_faults import Client, check_words
 from benchmarks.reliability.campaign.pages import TINY
@@ -53,7 +53,7 @@ from ocr.atomic import replacing
 from ocr.cache.folder import disk_bytes, list_stores
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.deploy.detector import Detector
-from ocr.errors import ConfigError, GlyphFeedError
+from ocr.errors import ConfigError, DataError, GlyphFeedError
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.loader import Loader
 from ocr.models.detector import TextDetector
@@ -80,6 +80,8 @@ REFUSALS = (400, 408, 415, 422, 429)
 MIN_ROUNDS = 12
 """Three in each quarter: of fewer, a median says little."""
 ACTIVITIES, PROCESSES = ("read", "validate", "train", "fill", "predict", "serve"), ("resident", "service")
+COUNTED = ("broken_off", "edits", "processes", "kills", "compared", "wrong")
+SHOWN = ("resident_own_mb", "service_own_mb", "resident_descriptors", "disk_mb", "findings")
 Figures = dict[str, float]
 
 
@@ -96,6 +98,9 @@ class Pages:
         paths = [*self.labels.values(), *(path for paths in self.files.values() for path in paths)]
         self._original = {path: path.read_bytes() for path in paths}
         self.budget_bytes = round(BUDGET_PAGES * len(paths) * size * size * BYTES_PER_PIXEL)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_original": {}}  # Other processes do not edit.
 
     def open(self, split: str, cached: bool, random: bool | None = None, share: float = 1.0) -> OCRDataset:
         """A split with its stages, random ones for training; `share` of the usual size of pages."""
@@ -153,14 +158,15 @@ def make_pages(folder: Path, data: Path | None, train: int, val: int, seed: int)
     if data is None:
         synthesize(folder, train=train, val=val, seed=seed, megapixels=(0.3, 1.0), workers=1, show_progress=False)
         return
+    (folder / "jsons").mkdir(parents=True)
     for split, count in (("train", train), ("val", val)):
         words = json.loads((data / "jsons" / f"{split}.json").read_bytes())["images"]
         chosen = [path for path in images_of(data / "images" / split) if path.name in words][:count]
         (folder / "images" / split).mkdir(parents=True)
         for path in chosen:
             shutil.copyfile(path, folder / "images" / split / path.name)
-        with replacing(folder / "jsons" / f"{split}.json") as stream:
-            stream.write(json.dumps({"images": {path.name: words[path.name] for path in chosen}}).encode())
+        labels = {"images": {path.name: words[path.name] for path in chosen}}
+        (folder / "jsons" / f"{split}.json").write_text(json.dumps(labels))
 
 
 def painted(original: bytes, rng: Random) -> bytes:
@@ -187,87 +193,68 @@ def moved(original: bytes, name: str, rng: Random) -> bytes:
 # -- other processes that share the cache
 
 
-def read_elsewhere(pages: Pages, split: str, threads: int, epochs: int) -> None:
-    loader = Loader(pages.open(split, cached=True), BATCH_SIZE, threads, shuffle=split == "train")
-    for _ in range(epochs):
-        for _ in loader:
-            pass
+def keep_log(out: Path) -> None:
+    logging.basicConfig(filename=out / "soak.log", format="%(asctime)s %(message)s")
 
 
-def fill_elsewhere(pages: Pages, split: str, share: float) -> None:
-    pages.open(split, cached=True, random=False, share=share).fill_cache()
-
-
-def clear_elsewhere(pages: Pages) -> None:
-    clear(pages.cache, (), None, None, dry_run=False, yes=True)
-
-
-def look_elsewhere(pages: Pages) -> None:
-    """`ocr cache stats` and `ocr cache verify`."""
-    print_stats(pages.cache, (), as_json=True)
-    with redirect_stdout(io.StringIO()) as told:
-        if verify(pages.cache, (), repair=False):
-            raise FindingError("wrong sample", told.getvalue())
+def elsewhere(pages: Pages, what: str, split: str, number: int, epochs: int, error: Path) -> None:
+    """The program of one of them; `number` chooses threads to read with, or a size to fill."""
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    keep_log(error.parent)
+    try:
+        if what == "read":
+            loader = Loader(pages.open(split, cached=True), BATCH_SIZE, (0, 2)[number % 2], shuffle=split == "train")
+            for _ in range(epochs):
+                for _ in loader:
+                    pass
+        elif what == "fill":
+            pages.open(split, cached=True, random=False, share=OTHER_SIZES[number]).fill_cache()
+        elif what == "clear":
+            clear(pages.cache, (), None, None, dry_run=False, yes=True)
+        else:  # `ocr cache stats` and `ocr cache verify`
+            print_stats(pages.cache, (), as_json=True)
+            with redirect_stdout(io.StringIO()) as told:
+                if verify(pages.cache, (), repair=False):
+                    raise FindingError("wrong sample", told.getvalue())
+    except BaseException:
+        error.write_text(traceback.format_exc())
+        sys.exit(1)
 
 
 class Others:
-    """Short-lived processes, forked by one that has all libraries and no threads, and mostly killed."""
+    """Short-lived processes, forked by a server that has all libraries and no threads, and mostly killed."""
 
     def __init__(self, pages: Pages) -> None:
-        self._here, there = multiprocessing.Pipe()
-        if (pid := os.fork()) == 0:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # This process tells it when to end.
-            self._here.close()
-            with suppress(EOFError):
-                while True:
-                    there.send(self._run(pages, there.recv()))
-            os._exit(0)
-        there.close()
-        self._pid = pid
+        self._pages, self._error = pages, pages.cache.with_name("error.txt")
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([name for name in sys.modules if name.startswith("ocr.")])
+        self._started: list[tuple[Any, threading.Timer]] = []
 
     def start(self, rng: Random) -> None:
         """One or two of them."""
-        jobs: list[tuple[float | None, Any, tuple[Any, ...]]] = []
+        self._error.unlink(missing_ok=True)
         for _ in range(rng.choice((1, 2))):
-            kill = KILL_SECONDS * rng.random() ** 2 if rng.random() < 0.75 else None
-            split, draw = rng.choice(("train", "val")), rng.random()
-            if draw < 0.5:
-                jobs.append((kill, read_elsewhere, (split, rng.choice((0, 2)), 2 if kill is None else ENDLESS)))
-            elif draw < 0.8:
-                jobs.append((kill, fill_elsewhere, (split, rng.choice(OTHER_SIZES))))
-            else:
-                jobs.append((None, look_elsewhere, ()) if draw < 0.95 else (kill, clear_elsewhere, ()))
-        self._here.send(jobs)
+            (what,) = rng.choices(("read", "fill", "look", "clear"), (50, 30, 15, 5))
+            split, number, seconds = rng.choice(("train", "val")), rng.randrange(4), KILL_SECONDS * rng.random() ** 2
+            is_killed = what != "look" and rng.random() < 0.75
+            given = (self._pages, what, split, number, ENDLESS if is_killed else 2, self._error)
+            process = self._context.Process(target=elsewhere, args=given)
+            timer = threading.Timer(seconds, process.kill if is_killed else int)
+            process.start()
+            timer.start()
+            self._started.append((process, timer))
 
     def ended(self) -> list[tuple[int, str]]:
-        """Status and error of those that were started last."""
-        found: list[tuple[int, str]] = self._here.recv()
-        return found
-
-    def close(self) -> None:
-        self._here.close()
-        os.waitpid(self._pid, 0)
-
-    @staticmethod
-    def _run(pages: Pages, jobs: list[tuple[float | None, Any, tuple[Any, ...]]]) -> list[tuple[int, str]]:
-        error, children = pages.cache.with_name("error.txt"), []
-        error.unlink(missing_ok=True)
-        for kill, function, arguments in jobs:
-            if (pid := os.fork()) == 0:
-                status = 1
-                try:
-                    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-                    function(pages, *arguments)
-                    status = 0
-                except BaseException:
-                    error.write_text(traceback.format_exc())
-                finally:
-                    os._exit(status)
-            if kill is not None:
-                threading.Timer(kill, os.kill, (pid, signal.SIGKILL)).start()
-            children.append(pid)
-        statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
-        return [(status, error.read_text() if status == 1 else "") for status in statuses]
+        """Status and error of those that were started last; no timer is left, which is a thread of this process."""
+        statuses = []
+        for process, timer in self._started:
+            process.join()
+            timer.cancel()
+            timer.join()
+            statuses.append(process.exitcode)
+            process.close()
+        self._started.clear()
+        return [(status, self._error.read_text() if status == 1 else "") for status in statuses]
 
 
 # -- the process that is watched
@@ -276,9 +263,8 @@ class Others:
 class Resident:
     """Datasets, loaders, a detector and a model that live as long as the soak."""
 
-    def __init__(self, pages: Pages, out: Path, model: Path | None, port: int, service: int) -> None:
+    def __init__(self, pages: Pages, out: Path, port: int, service: int) -> None:
         self.pages, self.client, self._service, self._out = pages, Client(port), service, out
-        self._load = partial(Detector.load, model, threads=1)
         self.counts, self._epoch = Counter[str](), 0
         train, settings = pages.open("train", cached=True), {"shuffle": True, "seed": pages.seed}
         self._loaders = [
@@ -286,7 +272,8 @@ class Resident:
             Loader(train, BATCH_SIZE, 2, "processes", multiprocessing_context="fork", **settings),
         ]
         self._feed = Loader(train, BATCH_SIZE, 2, device="cpu", **settings)
-        self._validation, self._detector = Loader(pages.open("val", cached=True), BATCH_SIZE, 2), self._load()
+        self._validation = Loader(pages.open("val", cached=True), BATCH_SIZE, 2)
+        self._detector = Detector.load(threads=1)
         torch.manual_seed(pages.seed)
         self._model, self._loss = TextDetector(**TINY), DBLoss()
         self._optimizer = torch.optim.AdamW(self._model.parameters(), 1e-4)
@@ -352,7 +339,7 @@ class Resident:
     def predict(self, rng: Random) -> tuple[int, Any]:
         """Text on a few pages, in threads; now and then with a detector that is loaded again."""
         if rng.random() < 0.1:
-            self._detector = self._load()
+            self._detector = Detector.load(threads=1)
         paths = rng.sample(self.pages.files["val"], PREDICTED)
         found = [page.name for page in self._detector.stream(paths, batch_size=2)]
         if found != list(map(str, paths)):
@@ -430,15 +417,15 @@ def disk_reading(out: Path, pages: Pages) -> Figures:
 
 
 @contextmanager
-def served(model: Path | None) -> Iterator[tuple[int, int]]:
+def served() -> Iterator[tuple[int, int]]:
     """Port and process of a service."""
-    command = [sys.executable, "-m", "ocr.cli", "serve", *([str(model)] if model else []), "--port", "0"]
-    with subprocess.Popen([*command, "--threads", "1"], stdout=subprocess.PIPE, text=True) as service:
+    command = [sys.executable, "-m", "ocr.cli", "serve", "--port", "0", "--threads", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
         try:
             assert service.stdout is not None
             found = re.search(r":(\d+) ", service.stdout.readline())
             if found is None:
-                raise ConfigError("`ocr serve` has not started. Its error is above", setting="--model", value=model)
+                raise DataError("`ocr serve` has not started. Its error is above", value=command)
             yield int(found[1]), service.pid
         finally:
             service.terminate()
@@ -448,6 +435,7 @@ def served(model: Path | None) -> Iterator[tuple[int, int]]:
 def run_round(number: int, seed: int, resident: Resident, others: Others, findings: list[str]) -> Figures:
     """Everything once, with an edit or two in between."""
     rng, speeds, counts = Random(f"{seed}:{number}"), Figures(), resident.counts
+    where = f"--seed {seed} --round {number}"
     others.start(rng)
     steps = [*ACTIVITIES, *["edit"] * rng.choice((1, 2))]
     rng.shuffle(steps)
@@ -460,50 +448,43 @@ def run_round(number: int, seed: int, resident: Resident, others: Others, findin
                 speeds |= resident.run(step, rng)
         except Exception as error:  # The soak goes on; its exit status is 1.
             counts["wrong"] += getattr(error, "kind", "") == "wrong sample"
-            findings.append(f"--seed {seed} --round {number}, {step}: {type(error).__name__}: {error}")
-    for status, error_text in others.ended():
+            findings.append(f"{where}, {step}: {type(error).__name__}: {error}")
+    for status, text in others.ended():
         counts["processes"] += 1
         counts["kills"] += status == -signal.SIGKILL
         if status not in (0, -signal.SIGKILL):
-            findings.append(f"--seed {seed} --round {number}, another process ended with {status}: {error_text}")
+            findings.append(f"{where}, another process ended with {status}: {text}")
     return speeds
 
 
 def run(options: argparse.Namespace, out: Path, findings: list[str]) -> list[Figures]:
     """Rounds until the time or their number is over."""
     out.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(filename=out / "soak.log", format="%(asctime)s %(message)s")
+    keep_log(out)
     make_pages(out / "pages", options.data, options.train, options.val, options.seed)
-    pages = Pages(out / "pages", out / "cache", options.size, options.seed)
+    pages, rows = Pages(out / "pages", out / "cache", options.size, options.seed), list[Figures]()
     os.environ["GLYPHFEED_CACHE"] = str(pages.cache)  # Of other processes too: nothing is kept elsewhere.
-    others, rows = Others(pages), list[Figures]()
     columns = [f"{name}_pages{per}_s" for name in ACTIVITIES for per in ("", "_cpu")]
-    try:
-        with served(options.model) as (port, service), (out / "soak.csv").open("w", newline="") as stream:
-            resident, begun = Resident(pages, out, options.model, port, service), time.monotonic()
-            numbers = range(1, options.rounds + 1) if options.round is None else (options.round,)
-            for number in numbers:
-                speeds = run_round(number, options.seed, resident, others, findings)
-                release_memory()
-                figures: Figures = {"round": number, "minutes": round((time.monotonic() - begun) / 60, 3)}
-                figures |= reading(os.getpid(), "resident") | reading(service, "service") | disk_reading(out, pages)
-                names = ("broken_off", "edits", "processes", "kills", "compared", "wrong")
-                figures |= {name: resident.counts[name] for name in names} | {"findings": len(findings)}
-                if figures["cache_mb"] > OVERSHOOT * figures["budget_mb"]:
-                    findings.append(f"after round {number} caches take {figures['cache_mb']:.0f} MB: too much")
-                writer = csv.DictWriter(stream, list(dict.fromkeys([*figures, *columns])))
-                if not rows:
-                    writer.writeheader()
-                writer.writerow(figures | speeds)
-                stream.flush()
-                rows.append(figures | speeds)
-                shown = ("resident_own_mb", "service_own_mb", "resident_descriptors", "disk_mb", "findings")
-                told = ", ".join(f"{name} {figures[name]:g}" for name in shown)
-                print(f"round {number}, {figures['minutes']:.1f} min: {told}", flush=True)
-                if figures["minutes"] >= options.minutes:
-                    break
-    finally:
-        others.close()
+    with served() as (port, service), (out / "soak.csv").open("w", newline="") as stream:
+        others, resident, begun = Others(pages), Resident(pages, out, port, service), time.monotonic()
+        for number in range(1, options.rounds + 1) if options.round is None else (options.round,):
+            speeds = run_round(number, options.seed, resident, others, findings)
+            release_memory()
+            figures: Figures = {"round": number, "minutes": round((time.monotonic() - begun) / 60, 3)}
+            figures |= reading(os.getpid(), "resident") | reading(service, "service") | disk_reading(out, pages)
+            figures |= {name: resident.counts[name] for name in COUNTED} | {"findings": len(findings)}
+            if figures["cache_mb"] > OVERSHOOT * figures["budget_mb"]:
+                findings.append(f"after round {number} caches take {figures['cache_mb']:.0f} MB: too much")
+            writer = csv.DictWriter(stream, [*figures, *columns])
+            if not rows:
+                writer.writeheader()
+            rows.append(figures | speeds)
+            writer.writerow(rows[-1])
+            stream.flush()
+            told = ", ".join(f"{name} {figures[name]:g}" for name in SHOWN)
+            print(f"round {number}, {figures['minutes']:.1f} min: {told}", flush=True)
+            if figures["minutes"] >= options.minutes:
+                break
     return rows
 
 
@@ -535,14 +516,8 @@ class Rule:
         parts = [f"{self.share:.0%}"] * bool(self.share) + [f"{self.more:g}"] * bool(self.more or not self.share)
         allowed = f"{'-' if self.falls else '+'}{' or '.join(parts)}"
         change = (late - early) / max(hours, 1e-9)
-        return [
-            self.title,
-            f"{early:,.1f}",
-            f"{late:,.1f}",
-            f"{change:+,.1f}",
-            allowed,
-            "yes" if is_flat else "no",
-        ], is_flat
+        shown = [f"{early:,.1f}", f"{late:,.1f}", f"{change:+,.1f}"]
+        return [self.title, *shown, allowed, "yes" if is_flat else "no"], is_flat
 
 
 SLOWER = dict.fromkeys(ACTIVITIES, 0.3) | {"fill": 0.6}
@@ -561,7 +536,7 @@ RULES = (
 HEADINGS = ("", "second quarter", "last quarter", "change per hour", "allowed", "flat")
 
 
-def lines_of(rows: Sequence[Figures], findings: Sequence[str]) -> list[str]:
+def lines_of(rows: Sequence[Figures], findings: Sequence[str], verdicts: Sequence[Sequence[str]]) -> list[str]:
     """What was done, what went wrong, and the table."""
     last = {name: round(value) for name, value in rows[-1].items()}
     summary = (
@@ -569,18 +544,12 @@ def lines_of(rows: Sequence[Figures], findings: Sequence[str]) -> list[str]:
         f"{last['wrong']} wrong; {last['broken_off']:,} epochs broken off, {last['edits']} edits, "
         f"{last['processes']} other processes, {last['kills']} of them killed; {len(findings)} findings."
     )
-    verdicts = [verdict[0] for rule in RULES if (verdict := rule.judge(rows))]
     table = table_lines(HEADINGS, verdicts) if verdicts else [f"Fewer than {MIN_ROUNDS} rounds: too short to judge."]
     return [summary, *(f"- {finding}" for finding in findings), "", *table]
 
 
 def plot(rows: Sequence[Figures], path: Path) -> None:
     """Small multiples over the minutes."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     panels = {
         "memory, MB (own: without pages of files)": r"_(own|rss)_mb$",
         "descriptors, threads, child processes": r"_(descriptors|threads|children)$",
@@ -589,66 +558,57 @@ def plot(rows: Sequence[Figures], path: Path) -> None:
         "pages per second": r"_pages_s$",
         "pages per CPU second": r"_pages_cpu_s$",
     }
-    figure, grid = pyplot.subplots(3, 2, figsize=(12, 11), sharex=True, layout="constrained")
-    for axes, (title, pattern) in zip(grid.flat, panels.items(), strict=True):
-        for column in (name for name in rows[0] if re.search(pattern, name)):
-            known = [(row["minutes"], row[column]) for row in rows if column in row]
-            axes.plot(
-                *zip(*known, strict=True), label=re.sub("_pages.*|_mb", "", column).replace("_", " "), linewidth=1
-            )
-        axes.set_title(title, fontsize=10)
-        axes.grid(alpha=0.3)
-        axes.set_yscale("log") if "per" in title else axes.set_ylim(bottom=0)
-        axes.legend(fontsize=7, ncols=2)
-    for axes in grid[-1]:
-        axes.set_xlabel("minutes")
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    with picture(path, 3, 2, figsize=(12, 11), sharex=True) as (_, grid):
+        for axes, (title, pattern) in zip(grid.flat, panels.items(), strict=True):
+            for column in (name for name in rows[0] if re.search(pattern, name)):
+                known = [(row["minutes"], row[column]) for row in rows if column in row]
+                label = re.sub("_pages.*|_mb", "", column).replace("_", " ")
+                axes.plot(*zip(*known, strict=True), label=label, linewidth=1)
+            axes.set_title(title, fontsize=10)
+            axes.grid(alpha=0.3)
+            axes.set_yscale("log") if "per" in title else axes.set_ylim(bottom=0)
+            axes.legend(fontsize=7, ncols=2)
+        for axes in grid[-1]:
+            axes.set_xlabel("minutes")
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.reliability.soak",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--minutes", type=float, default=120, help="how long (default: 120)")
-    parser.add_argument(
-        "--rounds", type=int, default=10**9, help="end after so many rounds (default: by the time alone)"
-    )
-    parser.add_argument("--round", type=int, metavar="NUMBER", help="this round alone")
-    parser.add_argument("--seed", type=int, default=20, help="of all random choices (default: 20)")
-    parser.add_argument("--out", type=Path, required=True, help="new folder: pages, cache, soak.csv and soak.png")
-    parser.add_argument("--data", type=Path, help="dataset whose pages are copied (default: synthetic pages)")
-    parser.add_argument("--train", type=int, default=32, help="pages for training (default: 32)")
-    parser.add_argument("--val", type=int, default=12, help="pages for validation (default: 12)")
-    parser.add_argument("--size", type=int, default=320, help="longer side of pages in a batch (default: 320)")
-    parser.add_argument("--model", type=Path, help="detector that predicts and serves (default: the bundled one)")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="write table and plot into docs/reliability.md")
-    return parser.parse_args(arguments)
+OPTIONS: dict[str, tuple[Any, Any, str]] = {
+    "minutes": (float, 120, "how long"),
+    "rounds": (int, 10**9, "end after so many rounds"),
+    "round": (int, None, "this round alone"),
+    "seed": (int, 20, "of all random choices"),
+    "out": (Path, None, "new folder: pages, cache, soak.csv and soak.png"),
+    "data": (Path, None, "dataset whose pages are copied, instead of synthetic pages"),
+    "train": (int, 32, "pages for training"),
+    "val": (int, 12, "pages for validation"),
+    "size": (int, 320, "longer side of pages in a batch"),
+    "docs": (Path, None, "write table and plot into docs/reliability.md"),
+}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(arguments)
+def main() -> int:
+    what = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, (kind, default, text) in OPTIONS.items():
+        shown = text if default is None else f"{text} (default: %(default)s)"
+        what.add_argument(f"--{name}", type=kind, default=default, required=name == "out", help=shown)
+    options = what.parse_args()
     out, findings = options.out.resolve(), list[str]()
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{options.out} is not empty. Choose a new folder", setting="--out", path=out)
     if options.docs:
         read_part(options.docs, "soak")  # A document without the marks is refused before the hours begin.
     rows = run(options, out, findings)
-    lines = lines_of(rows, findings)
+    verdicts = [verdict for rule in RULES if (verdict := rule.judge(rows))]
+    lines = lines_of(rows, findings, [cells for cells, _ in verdicts])
     plot(rows, out / "soak.png")
     print("\n".join(lines))
     if options.docs:
         shutil.copyfile(out / "soak.png", options.docs.parent / "pictures" / "soak.png")
         command = f"python -m benchmarks.reliability.soak --minutes {options.minutes:g} --seed {options.seed}"
         command += " --data PAGES" * (options.data is not None)
-        about = (
-            f"{date.today().isoformat()}, {usable_cores()} CPU cores, Python {platform.python_version()}, `{command}`:"
-        )
+        machine = f"{date.today().isoformat()}, {usable_cores()} CPU cores, Python {platform.python_version()}"
         picture = "![Memory, descriptors, threads, disk and speed over the minutes of a soak](pictures/soak.png)"
-        replace_part(options.docs, "soak", [about, "", *lines, "", picture])
-    verdicts = [verdict for rule in RULES if (verdict := rule.judge(rows))]
+        replace_part(options.docs, "soak", [f"{machine}, `{command}`:", "", *lines, "", picture])
     return int(bool(findings) or not all(is_flat for _, is_flat in verdicts))
 
 
