@@ -1,7 +1,4 @@
-"""NVIDIA DALI on the CPU: it reads, decodes, resizes and pads; maps are drawn by threads.
-
-https://docs.nvidia.com/deeplearning/dali/user-guide/docs/
-"""
+"""DALI on the CPU (https://docs.nvidia.com/deeplearning/dali): it decodes and resizes; maps are drawn by threads."""
 
 from __future__ import annotations
 

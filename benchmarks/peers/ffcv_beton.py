@@ -1,7 +1,4 @@
-"""FFCV: letterboxed pages in one .beton file; maps are drawn by threads, since its JIT takes no kernel of ours.
-
-https://docs.ffcv.io
-"""
+"""FFCV (https://docs.ffcv.io): letterboxed pages in one file; threads draw maps, as its JIT takes no kernel of ours."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ ABOUT = {
         "reads": "letterboxed pages in one file",
         "packages": ("ffcv",),
         "hint": "pkg-config, libopencv-dev and libturbojpeg0-dev",
-    }
+    },
 }
 FILE = "pages.beton"
 

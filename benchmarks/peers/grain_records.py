@@ -1,7 +1,4 @@
-"""Grain: letterboxed pages in ArrayRecord, read and finished by its threads.
-
-https://google-grain.readthedocs.io
-"""
+"""Grain (https://google-grain.readthedocs.io): letterboxed pages in ArrayRecord, finished by its threads."""
 
 from __future__ import annotations
 
@@ -27,8 +24,7 @@ def prepare(course: Course) -> None:
     # One record per group, so that a page is read alone: their advice for random access.
     writer = ArrayRecordWriter(str(course.store / FILE), "group_size:1")
     for page in annotated_pages(course):
-        record = work.record(page)
-        record["name"] = np.frombuffer(record["name"].encode(), dtype=np.uint8)
+        record = work.record(page) | {"name": np.frombuffer(page.name.encode(), dtype=np.uint8)}
         writer.write(save({name: np.ascontiguousarray(array) for name, array in record.items()}))
     writer.close()
 
@@ -39,14 +35,15 @@ class Epochs:
     def __init__(self, course: Course, training: bool) -> None:
         self.work, self.given = PageWork(course, training), 0
         pages = grain.MapDataset.source(grain.sources.ArrayRecordDataSource(str(course.store / FILE)))
-        pages = pages.shuffle(seed=0) if training else pages
-        pages = pages.map(self._finish).batch(course.batch_size, batch_fn=stack)
+        pages = (
+            (pages.shuffle(seed=0) if training else pages).map(self._finish).batch(course.batch_size, batch_fn=stack)
+        )
         self.batches = len(pages)
         options = grain.ReadOptions(num_threads=course.workers, prefetch_buffer_size=2 * course.workers)
         self.iterator = iter(pages.repeat().to_iter_dataset(options))
 
     def _finish(self, stored: bytes) -> Item:
-        record: dict[str, Any] = load(stored)
+        record = load(stored)
         return self.work.finish_record(record | {"name": record["name"].tobytes().decode()})
 
     def __iter__(self) -> Iterator[Item]:

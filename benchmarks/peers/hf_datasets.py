@@ -1,10 +1,8 @@
-"""Hugging Face datasets: a folder of images, transformed when it is read, in torch's DataLoader.
-
-https://huggingface.co/docs/datasets/image_load
-"""
+"""Hugging Face datasets (https://huggingface.co/docs/datasets/image_load): a folder, transformed when it is read."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,10 @@ from benchmarks.peers.common import Course, Page, PageWork, annotated_pages, tor
 ABOUT = {"datasets": {"title": "Hugging Face datasets", "reads": "image files", "packages": ("datasets",)}}
 
 
-class Work:
-    def __init__(self, course: Course, training: bool) -> None:
-        self.work = PageWork(course, training)
-        self.pages: dict[str, Page] = {page.name: page for page in annotated_pages(course)}
-
-    def __call__(self, rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        items = []
-        for image, name in zip(rows["image"], rows["name"], strict=True):
-            items.append(self.work(np.asarray(image.convert("RGB")), self.pages[name]))
-        return {key: [item[key] for item in items] for key in items[0]}
+def finish(work: PageWork, pages: dict[str, Page], rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    pairs = zip(rows["image"], rows["name"], strict=True)
+    items = [work(np.asarray(image.convert("RGB")), pages[name]) for image, name in pairs]
+    return {key: [item[key] for item in items] for key in items[0]}
 
 
 def rows(course: Course) -> Dataset:
@@ -42,4 +34,6 @@ def prepare(course: Course) -> None:
 
 
 def open_loader(course: Course, training: bool) -> Any:
-    return torch_loader(rows(course).with_transform(Work(course, training)), course, shuffle=training)
+    pages = {page.name: page for page in annotated_pages(course)}
+    table = rows(course).with_transform(partial(finish, PageWork(course, training), pages))
+    return torch_loader(table, course, shuffle=training)

@@ -1,7 +1,4 @@
-"""LitData: letterboxed pages in chunks, written by `optimize`.
-
-https://github.com/Lightning-AI/litdata
-"""
+"""LitData (https://github.com/Lightning-AI/litdata): letterboxed pages in chunks, written by `optimize`."""
 
 from __future__ import annotations
 

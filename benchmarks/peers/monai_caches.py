@@ -1,7 +1,4 @@
-"""MONAI: CacheDataset keeps what its fixed transforms make in memory, PersistentDataset in files.
-
-https://docs.monai.io/en/stable/data.html
-"""
+"""MONAI (https://docs.monai.io/en/stable/data.html): what its fixed transforms make, in memory or in files."""
 
 from __future__ import annotations
 
@@ -37,8 +34,8 @@ class Fixed(Transform):  # type: ignore[misc]
         self.pages = {page.path: page for page in annotated_pages(course)}
 
     def __call__(self, path: str) -> dict[str, Any]:
-        page, work = self.pages[path], self.work
-        made = work.record(page) if self.training else work(decode_with_pillow(path), page)
+        page = self.pages[path]
+        made = self.work.record(page) if self.training else self.work(decode_with_pillow(path), page)
         return {key: value if isinstance(value, str) else torch.from_numpy(value.copy()) for key, value in made.items()}
 
 

@@ -1,7 +1,4 @@
-"""Mosaic Streaming: letterboxed pages in MDS shards on this disk.
-
-https://docs.mosaicml.com/projects/streaming
-"""
+"""Mosaic Streaming (https://docs.mosaicml.com/projects/streaming): letterboxed pages in MDS shards on this disk."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ ABOUT = {
         "title": "Mosaic Streaming",
         "reads": "letterboxed pages in MDS shards",
         "packages": ("mosaicml-streaming", "torchvision"),
-    }
+    },
 }
 COLUMNS = {"name": "str"} | dict.fromkeys(("image", "vertices", "offsets", "ignore"), "ndarray")
 

@@ -63,7 +63,10 @@ class PeerProcess:
                 if "result" in told:
                     found: dict[str, Any] = told["result"]
                     return found
-        raise PeerError(f"{task}: {self._last_words(process)}")
+        if process.returncode == -signal.SIGKILL:
+            raise PeerError(f"{task}: ended after {self.timeout:.0f} s")
+        words = last_line(self.log.read_text(encoding="utf-8", errors="replace")).replace(self.course.folder, "FOLDER")
+        raise PeerError(f"{task}: {words or f'code {process.returncode}'}")
 
     def kill(self, task: str, event: str, seconds: float = 0.0) -> tuple[int, int]:
         """Kill -9 of the process, but not of its workers, some seconds after it told of an event.
@@ -118,12 +121,6 @@ class PeerProcess:
             clock.cancel()
             _end_session(process.pid)
             process.wait()
-
-    def _last_words(self, process: subprocess.Popen[str]) -> str:
-        if process.returncode == -signal.SIGKILL:
-            return f"ended after {self.timeout:.0f} s"
-        told = last_line(self.log.read_text(encoding="utf-8", errors="replace"))
-        return told.replace(self.course.folder, "FOLDER") or f"code {process.returncode}"
 
 
 def last_line(text: str) -> str:

@@ -1,7 +1,4 @@
-"""SPDL: its own FFmpeg decoder, in the threads of a pipeline.
-
-https://facebookresearch.github.io/spdl/main/
-"""
+"""SPDL (https://facebookresearch.github.io/spdl/main): its own FFmpeg decoder, in the threads of a pipeline."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import spdl.io
 from PIL import Image
 from spdl.pipeline import PipelineBuilder
 
-from benchmarks.peers.common import ORIENTATION_TAG, Course, Item, Page, PageWork, Pixels, annotated_pages, stack
+from benchmarks.peers.common import ORIENTATION_TAG, Course, Item, Page, PageWork, annotated_pages, stack
 from ocr.geometry.orientation import apply_orientation
 
 ABOUT = {
@@ -21,14 +18,8 @@ ABOUT = {
         "reads": "image files",
         "packages": ("spdl",),
         "hint": "FFmpeg's shared libraries (Debian: libavdevice59 libavfilter8)",
-    }
+    },
 }
-
-
-def decode(path: str) -> Pixels:
-    pixels: Pixels = spdl.io.to_numpy(spdl.io.load_image(path, filter_desc="format=pix_fmts=rgb24"))
-    with Image.open(path) as opened:
-        return apply_orientation(pixels, opened.getexif().get(ORIENTATION_TAG, 1))
 
 
 class Epochs:
@@ -54,7 +45,9 @@ class Epochs:
             yield from pipeline
 
     def _load(self, page: Page) -> Item:
-        return self.work(decode(page.path), page)
+        pixels = spdl.io.to_numpy(spdl.io.load_image(page.path, filter_desc="format=pix_fmts=rgb24"))
+        with Image.open(page.path) as opened:
+            return self.work(apply_orientation(pixels, opened.getexif().get(ORIENTATION_TAG, 1)), page)
 
 
 open_loader = Epochs

@@ -1,7 +1,4 @@
-"""torch's DataLoader with Pillow and Albumentations, as most text detectors are trained.
-
-https://docs.pytorch.org/docs/stable/data.html
-"""
+"""torch's DataLoader (https://docs.pytorch.org/docs/stable/data.html), Pillow, Albumentations: the usual training."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ ABOUT = {
         "title": "torch DataLoader, Pillow, Albumentations",
         "reads": "image files",
         "packages": ("albumentations",),
-    }
+    },
 }
 
 

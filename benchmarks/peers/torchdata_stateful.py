@@ -1,7 +1,4 @@
-"""torchdata's StatefulDataLoader: torch's DataLoader that can resume.
-
-https://meta-pytorch.org/data/stable/torchdata.stateful_dataloader.html
-"""
+"""torchdata's StatefulDataLoader (https://meta-pytorch.org/data): torch's DataLoader that can resume."""
 
 from __future__ import annotations
 
@@ -12,11 +9,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from benchmarks.peers.common import Course, DecodedPages, torch_loader
 
 ABOUT = {
-    "torchdata": {
-        "title": "torchdata StatefulDataLoader, Pillow",
-        "reads": "image files",
-        "packages": ("torchdata",),
-    }
+    "torchdata": {"title": "torchdata StatefulDataLoader, Pillow", "reads": "image files", "packages": ("torchdata",)},
 }
 
 

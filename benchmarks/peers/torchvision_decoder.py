@@ -1,7 +1,4 @@
-"""torch's DataLoader with torchvision's decoder.
-
-https://docs.pytorch.org/vision/stable/io.html
-"""
+"""torch's DataLoader with torchvision's decoder (https://docs.pytorch.org/vision/stable/io.html)."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ ABOUT = {
         "title": "torch DataLoader, torchvision's decoder",
         "reads": "image files",
         "packages": ("torchvision",),
-    }
+    },
 }
 
 

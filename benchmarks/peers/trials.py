@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,12 @@ def try_all(peer: PeerProcess) -> dict[str, Any]:
     """Every trial on a few pages; a PeerError if the peer gives other pages."""
     prepare_seconds = peer.prepare()
     found: dict[str, Any] = {"gap": worst_gap(peer)}
-
-    def attempt(name: str, trial: Callable[[], str]) -> None:
+    killed = partial(kill, prepare_seconds=prepare_seconds)
+    for name, trial in {"resumes": resume, "notices an edit": edit, "survives kill -9": killed}.items():
         try:
-            found[name] = trial()
+            found[name] = trial(peer)
         except PeerError as error:
             found[name] = f"no: {error}"
-
-    attempt("resumes", lambda: resume(peer))
-    attempt("notices an edit", lambda: edit(peer))
-    shutil.rmtree(peer.course.folder)
-    attempt("survives kill -9", lambda: kill(peer, prepare_seconds))
     return found
 
 
@@ -57,6 +52,8 @@ def resume(peer: PeerProcess) -> str:
     whole = peer.run("write_order", resume=False, **details)
     if not whole["state"]:
         return "no: nothing to save"
+    if len(whole["batches"]) <= SAVED_AFTER:
+        return "not tried: too few pages"
     rest = peer.run("write_order", resume=True, **details)["batches"]
     expected = whole["batches"][SAVED_AFTER:]
     if rest == expected:
@@ -82,6 +79,7 @@ def edit(peer: PeerProcess) -> str:
 
 def kill(peer: PeerProcess, prepare_seconds: float) -> str:
     """Whether all is well after kill -9 in the middle of preparing, and again in the middle of the first epoch."""
+    shutil.rmtree(peer.course.folder)
     left = []
     if prepare_seconds:
         left.append(peer.kill("prepare", "begun", prepare_seconds / 2))

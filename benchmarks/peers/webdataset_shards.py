@@ -1,7 +1,4 @@
-"""webdataset: the image files in tar shards, read by torch workers.
-
-https://webdataset.github.io/webdataset/
-"""
+"""webdataset (https://webdataset.github.io/webdataset): the image files in tar shards, read by torch workers."""
 
 from __future__ import annotations
 
@@ -18,11 +15,7 @@ from benchmarks.peers.common import Course, Item, Page, PageWork, annotated_page
 from ocr.geometry.polygons import Polygons
 
 ABOUT = {
-    "webdataset": {
-        "title": "webdataset, Pillow",
-        "reads": "image files in tar shards",
-        "packages": ("webdataset",),
-    }
+    "webdataset": {"title": "webdataset, Pillow", "reads": "image files in tar shards", "packages": ("webdataset",)},
 }
 SHARDS_PER_WORKER = 2
 SHUFFLED = 1000
