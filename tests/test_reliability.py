@@ -16,7 +16,7 @@ import torch
 from benchmarks.documents import END, begin
 from benchmarks.reliability import mutants, soak
 from benchmarks.reliability.campaign import __main__ as campaign
-from benchmarks.reliability.campaign import blocks
+from benchmarks.reliability.campaign import cases
 from benchmarks.reliability.campaign.cases import CLASSES, Case, Fault, FindingError, Parser
 from benchmarks.reliability.campaign.changes import CHANGERS
 from benchmarks.reliability.mutate import draw_sample, mutants_of
@@ -70,7 +70,7 @@ def explode(path: Path) -> bool:
 
 
 def test_an_error_and_a_signal_are_found_and_the_campaign_goes_on(monkeypatch, capfd):
-    parser = Parser("explosive", "for this test", lambda: [b"123456"], explode, "a", ("tests/test_reliability",))
+    parser = Parser("explosive", "for this test", lambda: [b"123456"], explode, "a")
     monkeypatch.setitem(CLASSES, parser.name, parser)
     (line,) = lines = campaign.plan(0, 300, [parser.name])
     campaign.run(lines, SEED)
@@ -100,9 +100,9 @@ def give_another_sample(case: Case) -> None:
     ("run", "what"), [(leave_a_file, "leak"), (lose_a_sample, "silent skip"), (give_another_sample, "wrong sample")]
 )
 def test_what_a_fault_leaves_behind_loses_and_changes_is_named(tmp_path, run, what, monkeypatch):
-    monkeypatch.setattr(blocks, "SETTLE_SECONDS", 0.0)
-    work = blocks.Work(Fault("left", "for this test", run, lambda folder: None, 1), SEED, 0, 1)
-    findings = [told["finding"] for told in blocks.run_here(work, tmp_path) if "finding" in told]
+    monkeypatch.setattr(cases, "SETTLE_SECONDS", 0.0)
+    work = cases.Work(Fault("left", "for this test", run, lambda folder: None, 1), SEED, 0, 1)
+    findings = [told["finding"] for told in cases.run_here(work, tmp_path) if "finding" in told]
     assert [(finding["what"], finding["case"]) for finding in findings] == [(what, f"{SEED}:left:0")]
 
 

@@ -17,7 +17,6 @@ import shutil
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,13 +29,28 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # Before torch is imported: its threads would not survive a fork.
 
 from benchmarks.documents import replace_part, table_lines
-from benchmarks.reliability.campaign.blocks import CORPUS_INPUTS, Found, Work, input_at, run_apart, run_here
-from benchmarks.reliability.campaign.cases import CLASSES, COUNTED, KINDS, Fault, Parser
+from benchmarks.reliability.campaign.cases import (
+    CLASSES,
+    COUNTED,
+    KINDS,
+    Fault,
+    Found,
+    Parser,
+    Work,
+    run_apart,
+    run_here,
+)
 from ocr.system import usable_cores
 
-FAULTS_AT_ONCE, MAX_CRASHES, SHOWN = 100, 5, 5
+FAULTS_AT_ONCE, INPUTS_AT_ONCE, MAX_CRASHES, SHOWN = 100, 5000, 5, 5
 """Cases of a process; processes in a row that do not come beyond their first case; findings that are printed."""
 FILES = ("cache_faults", "shard_faults", "model_faults", "parsers")
+TITLES = "faults", "samples compared", "orders checked", "processes", "killed", "refused by name", "counted"
+TABLES = {
+    "fault": ("fault", dict(zip(TITLES, ("cases", *COUNTED), strict=True))),
+    "parser": ("parser", {"inputs": "cases", "read": "read"}),
+}
+"""The first heading, then what is shown under each heading."""
 
 
 @dataclass
@@ -50,10 +64,8 @@ class Line:
     crashes: int = 0
 
     def next(self, seed: int) -> Work:
-        """The next block, which ends where a corpus does."""
-        first = self.found.cases
-        size = CORPUS_INPUTS - first % CORPUS_INPUTS if isinstance(self.cls, Parser) else FAULTS_AT_ONCE
-        return Work(self.cls, seed, first, min(self.wanted, first + size), frozenset(self.found.ended_at))
+        first, size = self.found.cases, INPUTS_AT_ONCE if isinstance(self.cls, Parser) else FAULTS_AT_ONCE
+        return Work(self.cls, seed, first, min(self.wanted, first + size))
 
 
 def load_classes() -> None:
@@ -110,21 +122,13 @@ def run(lines: Sequence[Line], seed: int, seconds: float | None = None) -> None:
 def run_again(case: str) -> int:
     """Run a case in this process, so that a debugger can follow; 1 if it fails again."""
     seed, name, number = case.split(":")
-    cls = CLASSES[name]
     with tempfile.TemporaryDirectory(prefix="campaign-") as place:
-        if isinstance(cls, Fault):
-            work = Work(cls, int(seed), int(number), int(number) + 1)
-            findings = [told["finding"] for told in run_here(work, Path(place)) if "finding" in told]
-            print("\n".join(f"{one['what']}: {one['why']}" for one in findings) or "as it should be")
-            return 1 if findings else 0
-        data = input_at(cls, int(seed), int(number), Path(place))
-        print(f"{len(data)} bytes: {data[:2000]!r}")
-        try:
-            print("read" if cls.read(data, Path(place)) else "refused, as it should be")
-        except Exception:
-            print(traceback.format_exc())
-            return 1
-        return 0
+        told = run_here(Work(CLASSES[name], int(seed), int(number), int(number) + 1), Path(place))
+        findings = [one["finding"] for one in told if "finding" in one]
+    for one in findings:
+        print(f"{one['what']}: {one['why']}", *([bytes.fromhex(one["input"])] if "input" in one else []))
+    print(f"{len(findings)} findings")
+    return 1 if findings else 0
 
 
 # -- the result
@@ -135,42 +139,36 @@ def result_of(lines: Sequence[Line], command: str, seconds: float) -> dict[str, 
     classes = {}
     for line in lines:
         kind = "parser" if isinstance(line.cls, Parser) else "fault"
-        found = {name: getattr(line.found, name) for name in ("cases", "lines", "seconds", "findings")}
-        found |= {name: line.found.counts[name] for name in (*COUNTED, "read")} | {"missing": line.missing}
-        classes[line.cls.name] = {"kind": kind, "about": line.cls.about} | found
+        counts = {name: line.found.counts[name] for _, columns in TABLES.values() for name in columns.values()}
+        found = {name: getattr(line.found, name) for name in ("cases", "seconds", "findings")}
+        classes[line.cls.name] = {"kind": kind, "about": line.cls.about, "missing": line.missing} | counts | found
     return {"date": date.today().isoformat(), "command": command, "seconds": round(seconds, 1), "classes": classes}
 
 
 def tables(result: dict[str, Any]) -> list[str]:
     """As they stand in the document."""
-    classes = list(result["classes"].values())
+    classes, minutes = list(result["classes"].values()), result["seconds"] / 60
     counts = Counter(finding["what"] for one in classes for finding in one["findings"])
-    done = {kind: sum(one["cases"] for one in classes if one["kind"] == kind) for kind in ("fault", "parser")}
-    plural = {"crash": "crashes"}
-    found = ", ".join(f"{counts[kind]} {plural.get(kind, f'{kind}s') if counts[kind] != 1 else kind}" for kind in KINDS)
-    minutes = result["seconds"] / 60
+    faults, inputs = (sum(one["cases"] for one in classes if one["kind"] == kind) for kind in TABLES)
     lines = [
         f"{result['date']}, {usable_cores()} CPU cores, Python {platform.python_version()}, `{result['command']}`:",
         "",
-        f"{done['fault']:,} faults and {done['parser']:,} inputs in {minutes:.0f} minutes: {found}.",
+        f"{faults:,} faults and {inputs:,} inputs in {minutes:.0f} minutes. Findings: "
+        + ", ".join(f"{kind} {counts[kind]}" for kind in KINDS)
+        + ".",
     ]
-    titles = "samples compared", "orders checked", "processes", "killed", "refused by name", "counted"
-    for kind, names, headings in (
-        ("fault", ("cases", *COUNTED), ("fault", "faults", *titles, "findings")),
-        ("parser", ("cases", "read", "lines"), ("parser", "inputs", "read", "lines reached", "findings")),
-    ):
-        chosen = [one for one in classes if one["kind"] == kind]
-        rows = []
-        for one in chosen:
-            cells = [f"needs {one['missing']}"] if one["missing"] else [f"{one[name]:,}" for name in names]
-            rows.append([one["about"], *cells, *[""] * (len(names) - len(cells)), str(len(one["findings"]))])
-        summed = ["" if name == "lines" else f"{sum(one[name] for one in chosen):,}" for name in names]
-        rows.append(["all", *summed, str(sum(len(one["findings"]) for one in chosen))])
-        lines += ["", *table_lines(headings, rows)]
+    for kind, (title, columns) in TABLES.items():
+        chosen = [one | {"findings": len(one["findings"])} for one in classes if one["kind"] == kind]
+        names = (*columns.values(), "findings")
+        rows = [
+            [one["about"], *("not run" if one["missing"] else f"{one[name]:,}" for name in names)] for one in chosen
+        ]
+        rows.append(["all", *(f"{sum(one[name] for one in chosen):,}" for name in names)])
+        lines += ["", *table_lines((title, *columns, "findings"), rows)]
     return lines
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reliability.campaign",
         description=__doc__,
@@ -185,11 +183,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="list the classes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="write the tables into docs/reliability.md")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(arguments)
+    options = parser.parse_args(arguments)
     load_classes()
     if unknown := [name for name in options.only if name not in CLASSES]:
         sys.exit(f"--only {unknown[0]}: no such class. --list shows them")

@@ -16,8 +16,8 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.reliability.campaign.cases import Case, Child, FindingError, difference, fault
-from benchmarks.reliability.campaign.changes import damage, damage_faults
+from benchmarks.reliability.campaign.cases import Case, Child, FindingError, damages, difference, fault, whole_lines
+from benchmarks.reliability.campaign.changes import damage
 from benchmarks.reliability.campaign.pages import (
     FORMS,
     edit,
@@ -52,7 +52,7 @@ def copy_pages(case: Case) -> Path:
     return Path(shutil.copytree(case.prepared.pages, case.folder / "pages"))
 
 
-@damage_faults("cache", "a file of a cache", 110, with_caches)
+@damages("cache", "a file of a cache", 110, with_caches)
 def damaged(case: Case, name: str) -> None:
     """One file of a cache, or two of them."""
     cache, form = any_cache(case)
@@ -131,12 +131,6 @@ def kill_clear(case: Case) -> None:
 
 def names_of(batches: Any) -> Iterator[str]:
     return (",".join(batch["image_filename"]) for batch in batches)
-
-
-def whole_lines(log: Path) -> list[str]:
-    """Of a log; its writer may have been killed in the last line."""
-    text = log.read_text() if log.exists() else ""
-    return text[: text.rfind("\n") + 1].splitlines()
 
 
 @fault("kill-epoch", "who reads an epoch is killed, and resumes it", 40, pages_only)

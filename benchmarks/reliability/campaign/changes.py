@@ -6,13 +6,10 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 from xml.sax.saxutils import quoteattr
-
-from benchmarks.reliability.campaign.cases import Case, fault
 
 MAX_BYTES = 1 << 16
 DEPTHS = (3, 40, 1_100, 60_000)
@@ -206,15 +203,3 @@ def damage(file: Path, rng: Random, name: str = "") -> None:
             file.mkdir()
         return
     file.write_bytes(DAMAGES[name][1](file.read_bytes() or b"\0", rng))
-
-
-def damage_faults(
-    prefix: str, what: str, share: int, prepare: Callable[[Path], Any]
-) -> Callable[[Callable[[Case, str], None]], None]:
-    """Register a class of faults for each kind of damage."""
-
-    def register(run: Callable[[Case, str], None]) -> None:
-        for name, (about, _) in DAMAGES.items():
-            fault(f"{prefix}-{name}", f"{what}: {about}", share, prepare)(partial(run, name=name))
-
-    return register

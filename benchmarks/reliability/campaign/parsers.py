@@ -369,10 +369,6 @@ def parse_settings(path: Path) -> None:
     Detector(Model(lambda pages: pages, ModelInfo.from_metadata(metadata, "a.onnx")))  # type: ignore[arg-type,return-value]
 
 
-def parse_engine(path: Path) -> None:
-    unpack(path.read_bytes(), path.name)
-
-
 # -- results and logs that commands read again
 
 METRICS = b"epoch,step,train/loss,val/hmean,seconds/data_wait\n0,3,1.5,,\n0,3,,0.5,0.1\n1,7,0.9,,\n1,7,,0.6,0.1\n"
@@ -407,26 +403,13 @@ def parse_log(path: Path) -> None:
 
 # -- the table
 
-TRACED = {
-    "annotation": ("ocr/formats/",),
-    "shard": ("ocr/shards/", "ocr/formats/json_stream", "ocr/pipeline/metadata", "ocr/pipeline/dense", "shard_receipt"),
-    "cache": ("ocr/cache/", "ocr/pipeline/dense", "ocr/row_table", "ocr/pipeline/kept_table"),
-    "maps": ("ocr/formats/maps", "numpy/lib/_format_impl", "numpy/lib/format", "/zipfile"),
-    "image": ("ocr/pipeline/image_header", "ocr/pipeline/decode", "/PIL/"),
-    "pdf": ("ocr/deploy/pdf", "ocr/deploy/inputs"),
-    "model": ("ocr/models/", "ocr/deploy/", "torch/_weights_only_unpickler"),
-    "result": ("ocr/advisor/report/result_file",),
-    "run": ("ocr/advisor/report/run_folder",),
-    "prediction": ("ocr/deploy/prediction_log",),
-}
-"""Of the parsers whose name begins so: parts of the names of modules whose lines guide the fuzzing."""
 RESULT = json.dumps({"kind": "profile", "machine": {"cores": 2}, "data": {"pages": 4}, "stages": []}).encode()
 Examples = Callable[[], Sequence[bytes]]
 
 
 def add(name: str, about: str, file: str, examples: Examples, parse: Callable[[Path], Any], **more: Any) -> None:
     name = name.replace("_", "-")
-    CLASSES[name] = Parser(name, about, examples, parse, file, TRACED[name.partition("-")[0]], **more)
+    CLASSES[name] = Parser(name, about, examples, parse, file, **more)
 
 
 for _name in ANNOTATIONS:
@@ -479,7 +462,14 @@ for _name in ("safetensors", "ckpt"):
     add(f"model-{_name}", f"detector files, .{_name}", f"a.{_name}", partial(model_bytes, f"a.{_name}"), parse_model)
 _texts, _heads = lambda: [SETTINGS.to_json().encode()], lambda: [pack(ModelInfo(SETTINGS, "tensorrt"), b"engine")]
 add("model-settings", "settings in a model file", "a.onnx", _texts, parse_settings, kind="json")
-add("model-engine", "head of a TensorRT engine", "a.engine", _heads, parse_engine, share=15)
+add(
+    "model-engine",
+    "head of a TensorRT engine",
+    "a.engine",
+    _heads,
+    lambda path: unpack(path.read_bytes(), path.name),
+    share=15,
+)
 
 add("result-file", "results for `ocr report`", "a.json", lambda: [RESULT], read_result, kind="json", share=12)
 for _name in RUN:

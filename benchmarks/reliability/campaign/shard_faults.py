@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reliability.campaign.cache_faults import FILL_SECONDS, limit_files
-from benchmarks.reliability.campaign.cases import Case, Child, FindingError, check_refusal, difference, fault
-from benchmarks.reliability.campaign.changes import damage, damage_faults
+from benchmarks.reliability.campaign.cases import Case, Child, FindingError, damages, difference, fault
+from benchmarks.reliability.campaign.changes import damage
 from benchmarks.reliability.campaign.pages import (
     SHARDS,
     Prepared,
@@ -63,7 +63,7 @@ def read_shards(case: Case, shards: Path, on_bad_sample: str, vanish_at: int = -
     case.compare(found, expected, skipped=dataset.ledger.totals()["skipped"])
 
 
-@damage_faults("shard", "a shard or its index", 60, with_shards)
+@damages("shard", "a shard or its index", 60, with_shards)
 def damaged(case: Case, name: str) -> None:
     shards = Path(shutil.copytree(case.prepared.made[case.rng.choice([*FORMS])], case.folder / "shards"))
     damage(case.rng.choice(sorted(shards.iterdir())), case.rng, name)
@@ -167,7 +167,7 @@ def full_conversion(case: Case) -> None:
         try:
             case.prepared.run(out)
         except OutputError as error:
-            check_refusal(error, str(out))
+            case.refused(error, str(out))
 
     Child(case, run).wait()
     case.prepared.finish(case, out)
