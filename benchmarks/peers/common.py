@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from PIL import Image, ImageOps
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from benchmarks.harness import pin_threads
+from benchmarks.harness import ROOT, pin_threads
 from ocr.datasets.build import make
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.geometry.orientation import upright_size
@@ -29,7 +29,6 @@ from ocr.pipeline.targets import Targets
 
 SPLIT = "pages"
 """The split that benchmarks/peers/table.py writes, for training and validation alike."""
-TRANSFORMS = Path(__file__).resolve().parents[2] / "configs" / "transforms" / "base.yaml"
 ORIENTATION_TAG = 0x0112
 Pixels = NDArray[np.uint8]
 Item = dict[str, Any]
@@ -92,7 +91,7 @@ def decode_with_pillow(path: Any) -> Pixels:
 
 def random_stages(size: int) -> tuple[Stage, ...]:
     """The augmentation of the configs, behind the letterbox."""
-    config = OmegaConf.create({"transforms": OmegaConf.load(TRANSFORMS)})
+    config = OmegaConf.create({"transforms": OmegaConf.load(ROOT / "configs/transforms/base.yaml")})
     config.transforms.size = size
     config.transforms.letterbox.shape = "square"
     stages: tuple[Stage, ...] = make(config.transforms.train_transform, "transforms.train_transform").random

@@ -17,11 +17,11 @@ from pathlib import Path
 from threading import Timer
 from typing import Any
 
+from benchmarks.harness import ROOT
 from benchmarks.peers import PEERS, Peer
 from benchmarks.peers.common import Course
 from benchmarks.peers.worker import MARK
 
-ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     # Glibc's thresholds as `ocr.malloc` sets them, also for workers that are started anew.
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
@@ -166,13 +166,13 @@ def make_environment(peer: Peer, folder: Path) -> tuple[str, str]:
     home = folder.resolve() / peer.module
     python, ready = home / "bin" / "python", home / "ready"
     if not ready.exists():
-        _call([sys.executable, "-m", "venv", "--clear", str(home)], peer)
+        _call(sys.executable, "-m", "venv", "--clear", str(home))
         (site,) = home.glob("lib/python*/site-packages")
         (site / "outer.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
         limits = home / "limits.txt"
         limits.write_text(f"torch=={metadata.version('torch')}\n", encoding="utf-8")
         quiet = ["--quiet", "--no-input", "--disable-pip-version-check", "--constraint", str(limits)]
-        _call([str(python), "-m", "pip", "install", *quiet, *peer.packages], peer)
+        _call(str(python), "-m", "pip", "install", *quiet, *peer.packages)
         ready.touch()
     return str(python), _version(peer.packages[0], [*map(str, home.glob("lib/python*/site-packages")), *sys.path])
 
@@ -183,8 +183,7 @@ def _version(package: str, path: list[str]) -> str:
     return found.version if found else ""
 
 
-def _call(command: list[str], peer: Peer) -> None:
+def _call(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        needs = f" (needs {peer.hint})" if peer.hint else ""
-        raise PeerError(f"pip install {' '.join(peer.packages)}: {last_line(done.stderr)}{needs}")
+        raise PeerError(last_line(done.stderr))

@@ -63,7 +63,8 @@ class Field:
         try:
             return step(name)
         except PeerError as error:
-            self.errors[name] = str(error)
+            needs = f" (it needs {PEERS[name].hint})" if PEERS[name].hint else ""
+            self.errors[name] = f"{step.__name__.replace('_', ' ')}: {error}{needs}"
             return None
 
     def process(self, name: str, pages: str, batch_size: int) -> PeerProcess:
