@@ -24,15 +24,14 @@ import re
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -48,12 +47,13 @@ from benchmarks.pictures import picture
 from benchmarks.reliability.campaign.cases import FindingError, difference
 from benchmarks.reliability.campaign.model_faults import Client, check_words
 from benchmarks.reliability.campaign.pages import TINY
+from benchmarks.served import served
 from ocr.advisor.measure.process_memory import release_memory
 from ocr.atomic import replacing
 from ocr.cache.folder import disk_bytes, list_stores
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.deploy.detector import Detector
-from ocr.errors import ConfigError, DataError, GlyphFeedError
+from ocr.errors import ConfigError, GlyphFeedError
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.loader import Loader
 from ocr.models.detector import TextDetector
@@ -416,22 +416,6 @@ def disk_reading(out: Path, pages: Pages) -> Figures:
     }
 
 
-@contextmanager
-def served() -> Iterator[tuple[int, int]]:
-    """Port and process of a service."""
-    command = [sys.executable, "-m", "ocr.cli", "serve", "--port", "0", "--threads", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
-        try:
-            assert service.stdout is not None
-            found = re.search(r":(\d+) ", service.stdout.readline())
-            if found is None:
-                raise DataError("`ocr serve` has not started. Its error is above", value=command)
-            yield int(found[1]), service.pid
-        finally:
-            service.terminate()
-            service.communicate()
-
-
 def run_round(number: int, seed: int, resident: Resident, others: Others, findings: list[str]) -> Figures:
     """Everything once, with an edit or two in between."""
     rng, speeds, counts = Random(f"{seed}:{number}"), Figures(), resident.counts
@@ -465,13 +449,13 @@ def run(options: argparse.Namespace, out: Path, findings: list[str]) -> list[Fig
     pages, rows = Pages(out / "pages", out / "cache", options.size, options.seed), list[Figures]()
     os.environ["GLYPHFEED_CACHE"] = str(pages.cache)  # Of other processes too: nothing is kept elsewhere.
     columns = [f"{name}_pages{per}_s" for name in ACTIVITIES for per in ("", "_cpu")]
-    with served() as (port, service), (out / "soak.csv").open("w", newline="") as stream:
-        others, resident, begun = Others(pages), Resident(pages, out, port, service), time.monotonic()
+    with served("--threads", "1") as (port, service), (out / "soak.csv").open("w", newline="") as stream:
+        others, resident, begun = Others(pages), Resident(pages, out, port, service.pid), time.monotonic()
         for number in range(1, options.rounds + 1) if options.round is None else (options.round,):
             speeds = run_round(number, options.seed, resident, others, findings)
             release_memory()
             figures: Figures = {"round": number, "minutes": round((time.monotonic() - begun) / 60, 3)}
-            figures |= reading(os.getpid(), "resident") | reading(service, "service") | disk_reading(out, pages)
+            figures |= reading(os.getpid(), "resident") | reading(service.pid, "service") | disk_reading(out, pages)
             figures |= {name: resident.counts[name] for name in COUNTED} | {"findings": len(findings)}
             if figures["cache_mb"] > OVERSHOOT * figures["budget_mb"]:
                 findings.append(f"after round {number} caches take {figures['cache_mb']:.0f} MB: too much")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import http.client
 import io
 import re
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -20,8 +18,8 @@ from statistics import median, quantiles
 from PIL import Image
 
 from benchmarks.harness import Data, Figure, Row, Target, benchmark
+from benchmarks.served import served
 from benchmarks.tables.deploy import exported
-from ocr.errors import DataError
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.models.packaged import packaged_detector
 
@@ -130,18 +128,9 @@ def service(data: Data) -> Iterator[Row]:
     clients, seconds = int(data.setting("service.clients", "64")), float(data.setting("service.seconds", "60"))
     files = sorted(path for path in (data.receipts / "images/val").iterdir() if path.suffix.lower() in IMAGE_EXTENSIONS)
     model = data.setting("service.model", "") or exported(data, packaged_detector(), "openvino", "int8")
-    command = [sys.executable, "-m", "ocr.cli", "serve", str(model), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            found = re.search(r":(\d+) ", process.stdout.readline())
-            if found is None:
-                raise DataError(f"ocr serve {model} did not start; its error is above", value=str(model))
-            load = Load(int(found[1]), [file.read_bytes() for file in files[:PAGES]])
-            load.run(clients, seconds, process.pid)
-        finally:
-            process.terminate()
-            process.communicate()  # Its last output too: a closed pipe would be another error.
+    with served(str(model)) as (port, process):
+        load = Load(port, [file.read_bytes() for file in files[:PAGES]])
+        load.run(clients, seconds, process.pid)
     yield from rows(load, seconds, process.returncode, f"{clients} clients for {seconds:.0f} s, and four hostile ones")
 
 
