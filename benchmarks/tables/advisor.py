@@ -267,7 +267,6 @@ class SlowDiskDataset(OCRDataset):
 
 
 def stage(name: str, **settings: float) -> str:
-    """As a config names it."""
     return f"{{_target_:benchmarks.tables.advisor.{name}," + ",".join(f"{k}:{v}" for k, v in settings.items()) + "}"
 
 

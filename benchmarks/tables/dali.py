@@ -68,12 +68,10 @@ def dataset(data: Data, split: str, scaled: str = "auto") -> OCRDataset:
 
 
 def default(made: OCRDataset, device: str) -> Loader:
-    """GlyphFeed's own loader."""
     return Loader(made, BATCH, WORKERS, device="cuda" if device == "gpu" else None)
 
 
 def through_dali(made: OCRDataset, device: str, **settings: Any) -> DALIDataLoader:
-    """The same dataset through DALI."""
     pipeline = ocr_pipeline(made, BATCH, WORKERS, device=device, **settings)
     return DALIDataLoader(pipeline, len(made), BATCH, device="cuda" if device == "gpu" else None)
 

@@ -136,7 +136,6 @@ def deploy(data: Data) -> Iterator[Row | str]:
 
 
 def heading(cores: int) -> str:
-    """Of a column."""
     return f"ms, {cores} core{'s' * (cores > 1)}"
 
 

@@ -302,7 +302,6 @@ def second_run(folder: Path, form: str, caches: Path, workers: int) -> Seconds:
 
 
 def release() -> None:
-    """Hold nothing."""
     import gc
 
     _held.clear()

@@ -58,7 +58,6 @@ def epoch_rates(data: Data) -> dict[str, float]:
 
 
 def page_rows(reads: Numbers, speed: Numbers, written: Numbers, data: Data) -> Iterator[Row]:
-    """One page."""
 
     def row(name: str, stored: str, rate: float | None = None) -> Row:
         return Row(name, {"bytes per page": stored, "pages/s per core": Figure(rate) if rate else None}, PAGE)
@@ -78,7 +77,6 @@ def page_rows(reads: Numbers, speed: Numbers, written: Numbers, data: Data) -> I
 
 
 def node_rows(reads: Numbers, speed: Numbers) -> Iterator[Row]:
-    """One GPU."""
     pages = STEP_PAGES / STEP_SECONDS
     first, every = "in the first epoch only", "every epoch"
     for name, rate, stored, read, when in (

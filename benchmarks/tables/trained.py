@@ -308,7 +308,6 @@ def ablation(data: Data) -> Iterator[Row | str]:
 
 
 def steps_of(data: Data) -> int:
-    """Of the recipe."""
     return int(data.setting("recipe.steps", "400"))
 
 
