@@ -353,7 +353,7 @@ def run_apart(work: Work, found: Found, folder: Path, end: float) -> None:
     while (left := _session(pid)) and time.monotonic() < until:
         time.sleep(0.02)
     for process in left:
-        found.findings.append(work.finding(at, "leak", f"process {process} is left"))
+        found.findings.append(work.finding(min(at, work.last - 1), "leak", f"process {process} is left"))
         os.kill(process, signal.SIGKILL)
     # What comes after a crash is worked on by the next process.
     found.cases, found.seconds = at + bool(hang or crash), found.seconds + time.monotonic() - began

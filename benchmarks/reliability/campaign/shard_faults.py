@@ -8,6 +8,7 @@ import os
 import selectors
 import shutil
 import socket
+import socketserver
 import subprocess
 import sys
 import threading
@@ -176,48 +177,37 @@ def full_conversion(case: Case) -> None:
 # -- an object store
 
 
-class Line:
+class Line(socketserver.ThreadingTCPServer):
     """A TCP line to a server that is cut once, or flips a bit once, after so many bytes came back."""
 
-    def __init__(self, port: int, after: int = 1 << 40, flip: int | None = None) -> None:
-        self._server, self._after, self._flip = port, after, flip
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._carried: list[socket.socket] = []
-        self._use(self._listener.getsockname()[1])
-        threading.Thread(target=self._accept, daemon=True).start()
+    daemon_threads = True
 
-    def __enter__(self) -> None:
-        pass
+    def __init__(self, port: int, after: int = 1 << 40, flip: int | None = None) -> None:
+        import s3fs
+
+        super().__init__(("127.0.0.1", 0), self._carry)  # type: ignore[arg-type]
+        self._port, self._after, self._flip, self._carried = port, after, flip, list[socket.socket]()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+        # Every new file system goes through this line.
+        os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{self.server_address[1]}"
+        s3fs.S3FileSystem.clear_instance_cache()
 
     def __exit__(self, *_: object) -> None:
         """Also ends the connections, and with them the threads that carry them."""
-        for one in (self._listener, *self._carried):
+        self.shutdown()
+        for one in self._carried:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        self.server_close()
 
-    @staticmethod
-    def _use(port: int) -> None:
-        """Every new file system goes through this line."""
-        import s3fs
-
-        os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
-        s3fs.S3FileSystem.clear_instance_cache()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                self._carried.append(client)
-                threading.Thread(target=self._carry, args=(client,), daemon=True).start()
-
-    def _carry(self, client: socket.socket) -> None:
-        with client, socket.create_connection(("127.0.0.1", self._server)) as server, suppress(OSError):
+    def _carry(self, client: socket.socket, *_: object) -> None:
+        self._carried.append(client)
+        with socket.create_connection(("127.0.0.1", self._port)) as server, suppress(OSError):
             chosen = selectors.DefaultSelector()
             chosen.register(client, selectors.EVENT_READ, server)
             chosen.register(server, selectors.EVENT_READ, client)
             while True:
-                for key, _ in chosen.select():
+                for key, _events in chosen.select():
                     data = bytearray(key.fileobj.recv(1 << 16))  # type: ignore[union-attr]
                     if not data or (key.fileobj is server and self._is_cut(data)):
                         return
