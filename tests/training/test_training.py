@@ -99,7 +99,9 @@ def test_losses_are_finite_and_the_epoch_report_sums_up_the_parts_of_each_epoch(
     assert len(whole.report.history) == 2
     for row in whole.report.history:
         parts = sum(row[part] for part in PARTS)
-        assert 0.3 * row["epoch seconds"] < parts <= 1.01 * row["epoch seconds"]
+        # What is between them, such as writing a checkpoint, takes as long as the disk lets it.
+        assert 0 < parts <= 1.01 * row["epoch seconds"]
+        assert min(row["forward"], row["backward"]) > 0
     assert "Epoch 1" in whole.shown
     assert f"{TIGHT}: {whole.report.history[-1][TIGHT]:.3g}" in whole.shown
 
