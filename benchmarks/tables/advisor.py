@@ -6,14 +6,12 @@ command, its JSON and the data of `ocr train` is used, so that the advisor is no
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
@@ -25,6 +23,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
+from benchmarks.artificial import SlowDisk
 from benchmarks.harness import ROOT, Data, Figure, Row, Target, benchmark
 from benchmarks.tables.any_loader import prediction
 from ocr.datasets import OCRDataset
@@ -33,8 +32,6 @@ from ocr.errors import DataError, GlyphFeedError
 from ocr.jobs.compose import compose_training
 from ocr.jobs.threads import share_cores
 from ocr.jobs.train import build_module
-from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import FixedStage
 from ocr.tools.synth import synthesize
 
 CONSUMERS: dict[str, float | None] = {"2 ms": 2, "5 ms": 5, "20 ms": 20, "100 ms": 100, "the model": None}
@@ -194,92 +191,27 @@ def remedies(data: Data) -> Iterator[Row | str]:
 # -- pipelines with a known bottleneck
 
 
-def digests_per_second() -> float:
-    """On one core."""
-    begin = time.thread_time()
-    Digest(20_000)(None)  # type: ignore[arg-type]
-    return 20_000 / (time.thread_time() - begin)
-
-
-@dataclass(frozen=True)
-class Sleep(FixedStage):
-    """Waits, and needs no core for it."""
-
-    seconds: float
-
-    def __call__(self, sample: Sample) -> Sample:
-        time.sleep(self.seconds)
-        return sample
-
-
-@dataclass(frozen=True)
-class Digest(FixedStage):
-    """Computes without the interpreter's lock."""
-
-    count: int
-
-    def __call__(self, sample: Sample) -> Sample:
-        hashlib.pbkdf2_hmac("sha256", b"", b"", self.count)
-        return sample
-
-
-@dataclass(frozen=True)
-class HoldInterpreter(FixedStage):
-    """Computes in Python, for so many seconds of the CPU."""
-
-    seconds: float
-
-    def __call__(self, sample: Sample) -> Sample:
-        end = time.thread_time() + self.seconds
-        while time.thread_time() < end:
-            sum(range(2000))
-        return sample
-
-
-class SlowSource:
-    """A source whose files come one after the other."""
-
-    SECONDS = 0.05
-
-    def __init__(self, source: Any) -> None:
-        self._source, self._lock = source, threading.Lock()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def read(self, index: int) -> Sample:
-        """After a wait that no other thread can share."""
-        with self._lock:
-            time.sleep(self.SECONDS)
-        sample: Sample = self._source.read(index)
-        return sample
-
-
 class SlowDiskDataset(OCRDataset):
     """Pages on a disk that reads one file at a time."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)
-        self.source = SlowSource(self.source)  # type: ignore[assignment]
+        self.source = SlowDisk(self.source, 0.05)  # type: ignore[assignment]
 
 
-def stage(name: str, **settings: float) -> str:
-    return f"{{_target_:benchmarks.tables.advisor.{name}," + ",".join(f"{k}:{v}" for k, v in settings.items()) + "}"
+def stage(name: str, seconds: float) -> str:
+    return f"{{_target_:benchmarks.artificial.{name},seconds:{seconds}}}"
 
 
 def cases() -> dict[str, tuple[list[str], str, float, str]]:
     """Stages, class of the dataset, milliseconds of a step, and the stage that must be named."""
-    speed, here = digests_per_second(), "benchmarks.tables.advisor.SlowDiskDataset"
-    short, long = (stage("Digest", count=int(seconds * speed)) for seconds in (0.02, 0.05))
-    folder = "ocr.datasets.OCRDataset"
+    folder, slow_disk = "ocr.datasets.OCRDataset", "benchmarks.tables.advisor.SlowDiskDataset"
+    short, long = stage("Burn", 0.02), stage("Burn", 0.05)
     return {
-        "sleep": ([stage("Sleep", seconds=0.08), short], folder, 20, "Sleep"),
-        "CPU": ([long, stage("Sleep", seconds=0.004)], folder, 20, "Digest"),
-        "GIL": ([stage("HoldInterpreter", seconds=0.04), short], folder, 20, "HoldInterpreter"),
-        "slow disk": ([short], here, 20, "source"),
+        "sleep": ([stage("Sleep", 0.08), short], folder, 20, "Sleep"),
+        "CPU": ([long, stage("Sleep", 0.004)], folder, 20, "Burn"),
+        "GIL": ([stage("HoldInterpreter", 0.04), short], folder, 20, "HoldInterpreter"),
+        "slow disk": ([short], slow_disk, 20, "source"),
         "slow consumer": ([short], folder, 600, "model"),
     }
 

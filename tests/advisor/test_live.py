@@ -4,9 +4,9 @@ import io
 from types import SimpleNamespace
 
 import pytest
-from artificial import Sleep, open_pages
 from rich.console import Console
 
+from benchmarks.artificial import Sleep, open_pages
 from ocr.advisor.live import LiveAdvice, after_the_cut, best_remedy
 from ocr.advisor.model.queueing import GIL, Consumer, Demand, Pipeline
 from ocr.datasets import DBTransforms, OCRDataset

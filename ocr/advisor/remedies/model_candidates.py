@@ -16,7 +16,6 @@ from ocr.models.packaged import PACKAGED
 from ocr.pipeline.padding import STRIDE
 
 KNOWN = {
-    "mobilenetv3_small_050": "0.937 on 32 synthetic receipts after 16 epochs",
     "hgnetv2_b0": "0.921 on 54 receipts, trained from scratch on 140 others",
     "package's weights": "0.891 on 54 receipts and 0.882 on 30 forms before any training; after it not known",
 }

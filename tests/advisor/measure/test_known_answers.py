@@ -4,8 +4,8 @@ How well predictions agree with epochs is measured by benchmarks/advisor.py: a t
 """
 
 import pytest
-from artificial import Burn, HoldInterpreter, Sleep, open_pages
 
+from benchmarks.artificial import Burn, HoldInterpreter, Sleep, open_pages
 from ocr.advisor.measure.stage_demands import measure_demands
 from ocr.advisor.model.queueing import DISK, GIL, Consumer, Pipeline
 

@@ -1,8 +1,8 @@
 """What a stage needs: whether it waits for something that only one thread at a time can have."""
 
 import pytest
-from artificial import open_pages
 
+from benchmarks.artificial import open_pages
 from ocr.advisor.measure.stage_demands import _waiting_share, measure_demands
 from ocr.advisor.model.queueing import DISK
 
