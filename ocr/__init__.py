@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ocr.evaluation.cleval import CLEvalMetric as CLEvalMetric
     from ocr.evaluation.hmean import HmeanIoU as HmeanIoU
     from ocr.loader.loader import Loader as Loader
-    from ocr.loader.shape_batches import ShapeBatchSampler as ShapeBatchSampler
+    from ocr.loader.shapes import ShapeBatchSampler as ShapeBatchSampler
     from ocr.models.detector import TextDetector as TextDetector
 
 __version__ = "0.1.0"
@@ -55,7 +55,7 @@ _HOMES = {
     "OCRDataModule": "ocr.datasets.data_module",
     "OCRDataset": "ocr.datasets.base",
     "OCRWebDataset": "ocr.datasets.webdataset",
-    "ShapeBatchSampler": "ocr.loader.shape_batches",
+    "ShapeBatchSampler": "ocr.loader.shapes",
     "TextDetector": "ocr.models.detector",
     "cached": "ocr.cache.items",
 }

@@ -87,7 +87,7 @@ def folder_cases(data: Path, cache_folder: Path) -> Iterator[tuple[str, Callable
 
     for name in paths:
         for normalize in ("host", "device"):
-            for cache in ("off", "prefix", "auto"):
+            for cache in ("off", "auto"):
                 for engine, workers in (("threads", 2), ("threads", 0), ("processes", 2)):
 
                     def case(name=name, normalize=normalize, cache=cache, engine=engine, workers=workers) -> str:
@@ -110,7 +110,6 @@ def config_cases(data: Path, out: Path) -> Iterator[tuple[str, Callable[[], str]
 
     small = [f"transforms.size={SIZE}", f"dataset_base_path={data}", f"cache.folder={out / 'cache'}", "seed=3"]
     small += [f"dataloaders.{split}_dataloader.batch_size=3" for split in ("train", "val")]
-    # As the folders have it; ready batches hold pages of one size.
     small += ["transforms.letterbox.shape=square"]
 
     def loaded(split: str, *overrides: str) -> str:
@@ -131,9 +130,7 @@ def config_cases(data: Path, out: Path) -> Iterator[tuple[str, Callable[[], str]
     yield "albumentations", lambda: loaded("train", albumentations)
     kinds: dict[str, dict[str, Any]] = {
         "raw": {},
-        "ready": {"ready": True, "form": "raw"},
-        "dense": {"ready": True, "form": "dense"},
-        "ready_batches": {"ready_batches": 3},
+        "ready": {"ready": True},
     }
     for kind, settings in kinds.items():
 

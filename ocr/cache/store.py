@@ -1,298 +1,410 @@
-"""The files of one cache: one row per sample, and a sparse file of columns that all readers share as one memory map.
+"""store: one LMDB environment per folder, shared by all threads and processes of a machine.
 
-    about.json   which dataset and stages it belongs to, and its layout; written once
-    rows         counts of all runs, then per sample whether it is stored, at which offset, made of what, its checksum
-    data         one column per array, one slot per sample; after them whatever does not fit a slot, or replaces one
-
-Data is written first and its row last: a writer that is killed leaves an empty row, and what a crash of the machine
-tears apart fails its checksum. A slot that may be in use is never overwritten with other content.
+LMDB brings what a cache needs: readers that wait for nobody, one writer at a time, locks that end with their process,
+and files that a killed writer leaves whole. Whatever goes wrong is a warning: work continues without the store.
 """
 
 from __future__ import annotations
 
-import fcntl
+import logging
 import os
-import struct
-from contextlib import AbstractContextManager, nullcontext, suppress
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import lmdb
+import xxhash
 
-from ocr.cache.claims import Claims
-from ocr.cache.lock import lock_within
-from ocr.cache.row_format import METADATA_SLOT_BYTES, ROW_BYTES, ArraySpec, Layout, Row, align
-from ocr.cache.store_folder import DamagedStoreError, TruncatedStoreError, create_store, read_about
-from ocr.mapped_file import map_file, private_window
-from ocr.pipeline.record import Record
-from ocr.pipeline.signature import Signature
-from ocr.system import free_memory, total_memory
+from ocr.cache.budget import Budget
+from ocr.units import format_bytes
 
-EVENTS = ("hits", "misses", "invalid")
-_COUNTS = struct.Struct("<qqq")
-_ROWS_AT_ONCE = 1 << 16
-_LENGTH = struct.Struct("<q")
-"""Of the data, behind the counts: as long as it was made at last."""
-SHARED_LOCK_SECONDS = 1.0
-MIN_DIRTY_BYTES = 64 << 20
-CUT_SHORT = "one of its files was truncated while it was in use"
-CACHE_LINE_BYTES = 64
-CAN_ADVISE = hasattr(os, "posix_fadvise")
-LARGE_SHARE = 0.5
-"""Caches up to this share of the memory stay there after their first epoch."""
-ADVISED_BYTES = 128 << 10
-"""Of a longer piece Linux reads only as much as the disk's `read_ahead_kb`, whose default this is."""
+log = logging.getLogger(__name__)
+TABLES = {"pages": b"p", "used": b"u", "files": b"f", "about": b"a"}
+"""Values; the day of each value's last use; the content of files by path and signature; what values are of.
+
+Each table has a letter in front of its keys. LMDB's own tables are opened by a write, which can wait for others."""
+PREFIX_BYTES = 8
+"""The beginning of a key: what was made by the same stages."""
+AT_ONCE = 32
+"""Values per transaction: each waits for the disk once."""
+MAX_WAITING = 4 * AT_ONCE
+MAX_DELAY_SECONDS = 1.0
+SUSPEND_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
+"""For the writer: another process that is stopped while it writes keeps the others from writing."""
+MIN_MAP_BYTES = 1 << 26
+OWN_DAYS = 7
+"""Values of the stages at work stay so long: a set larger than its budget would replace itself page by page."""
+SPARE_SHARE = 0.05
+"""Of the limit, freed when something must go, so that it need not be looked for with every value."""
+STUCK = f"a write took more than {PATIENCE_SECONDS:.0f} s: another process may be stopped while it writes"
+DAMAGE = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.PanicError, lmdb.VersionMismatchError)
+
+
+def cache_root(folder: str | os.PathLike[str] | None = None) -> Path:
+    """`folder`, or else $GLYPHFEED_CACHE, or else glyphfeed in the user's folder for caches."""
+    given = folder or os.environ.get("GLYPHFEED_CACHE")
+    if given:
+        return Path(given).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glyphfeed"
+
+
+def open_store(root: Path, max_bytes: int | str = "auto", readonly: bool = False) -> Store:
+    """The store of a folder, opened once per process, and again after a fork."""
+    with _opening:
+        known = _stores.get(str(root))
+        if known is None:
+            known = _stores[str(root)] = Store(root, max_bytes, readonly)
+        return known
 
 
 class Store:
-    """A cache that is open in this process."""
+    """Values by their keys. Nothing raises: without its files, nothing is found and nothing is kept."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._rows = self._data = -1
-        self._dirty = self._max_dirty = self._longest = 0
-        self.about, self.layout = read_about(folder)
-        self.columns = self.layout.columns()
-        self.writable = self._open()
-        self._rows_bytes = (self.layout.count + 1) * ROW_BYTES
-        needed = max(self.layout.end(), self._allocated_bytes())
-        if os.fstat(self._rows).st_size < self._rows_bytes or self.data_bytes < needed:
-            raise DamagedStoreError(f"{folder}: one of its files was truncated")
-        self.mapped = map_file(self._data)
-        self._memory_bytes, self._is_large = total_memory(), False
-        self._claims = Claims(self._rows, self.writable)
+    def __init__(self, root: Path, max_bytes: int | str = "auto", readonly: bool = False) -> None:
+        self.folder = root / "store"
+        self.stopped = ""
+        """Why nothing more is kept; empty as long as values are."""
+        self._max_bytes = max_bytes
+        self._waiting: dict[str, dict[bytes, bytes]] = {table: {} for table in TABLES}
+        self._change = threading.Condition()
+        self._has_writer = self._is_writing = self._is_flushing = False
+        self._env: lmdb.Environment | None = None
+        self._active = 0
+        """Transactions of this process."""
+        self._is_suspended = False
+        self._readonly = readonly
+        self._inode = 0
+        self._budget: Budget | None = None
+        self._open()
+        Finalize(self, Store.flush, args=(self,), exitpriority=10)  # In worker processes, too.
 
-    @classmethod
-    def create(cls, folder: Path, layout: Layout, about: dict[str, Any]) -> Store:
-        """Create an empty cache and open it; opens the existing one if another process was faster."""
-        create_store(folder, layout, about)
-        return cls(folder)
-
-    def _open(self) -> bool:
-        """Open the files; False if they can only be read."""
-        try:
-            self._open_files(os.O_RDWR)
-            return True
-        except (FileNotFoundError, IsADirectoryError) as error:
-            raise DamagedStoreError(f"{error.filename}: {error.strerror}") from error
-        except OSError:
-            self._open_files(os.O_RDONLY)
-            return False
-
-    def _open_files(self, mode: int) -> None:
-        self.close()
-        self._rows = os.open(self.folder / "rows", mode)
-        self._data = os.open(self.folder / "data", mode)
-        # Who makes room for another cache does not remove what is open; it holds this lock while it removes.
-        with suppress(TimeoutError):
-            lock_within(self._data, fcntl.LOCK_SH, SHARED_LOCK_SECONDS, lambda: "")
-        if os.fstat(self._data).st_nlink == 0:
-            raise DamagedStoreError(f"{self.folder}: it was removed just now")
-
-    def close(self) -> None:
-        """Close the files; views that are in use stay valid."""
-        for descriptor in (self._rows, self._data):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._rows = self._data = -1
-
-    def __del__(self) -> None:
-        self.close()
-
-    @property
-    def data_bytes(self) -> int:
-        """Length of the data file, holes included."""
-        return os.fstat(self._data).st_size
-
-    @property
-    def used_bytes(self) -> int:
-        """What the data of all processes takes on disk."""
-        return os.fstat(self._data).st_blocks * 512
-
-    def is_large(self) -> bool:
-        """Whether it has outgrown the memory, at any time since it was opened.
-
-        From then on samples are asked for whole: what a fault reads around it, up to megabytes, would displace pages
-        that are still needed.
-        """
-        if not self._is_large and self.used_bytes > LARGE_SHARE * self._memory_bytes and CAN_ADVISE:
-            self._is_large = True
-            self.mapped = map_file(self._data, reads_around=False)
-        return self._is_large
-
-    def is_short(self) -> bool:
-        """Whether a file was truncated while it is open: touching data that was cut off would end the process."""
-        # Known before the file is asked: another thread may make both longer in between.
-        known = max(self._longest, len(self.mapped))
-        return self.data_bytes < known or os.fstat(self._rows).st_size < self._rows_bytes
-
-    def is_in_place(self) -> bool:
-        """Whether the files are still those in the folder: another process may have replaced or removed them."""
-        with suppress(FileNotFoundError, NotADirectoryError):
-            return os.path.samestat(os.stat(self.folder / "data"), os.fstat(self._data))
-        return False
-
-    def row(self, index: int) -> Row | None:
-        """The row of a sample; None if it is not stored, or the row itself is damaged."""
-        return Row.unpack(self.rows_bytes(index, 1)[0])
-
-    def rows_bytes(self, first: int, count: int) -> list[bytes]:
-        """Neighbouring rows as they are in the file: as long as one stays the same, so does its sample."""
-        data = os.pread(self._rows, count * ROW_BYTES, (first + 1) * ROW_BYTES)
-        return [data[start : start + ROW_BYTES] for start in range(0, count * ROW_BYTES, ROW_BYTES)]
-
-    def ready(self) -> NDArray[np.int64]:
-        """Indices of the samples that have a row."""
-        found = [np.zeros(0, dtype=np.int64)]
-        for first in range(0, self.layout.count, _ROWS_AT_ONCE):
-            length = min(_ROWS_AT_ONCE, self.layout.count - first) * ROW_BYTES
-            data = os.pread(self._rows, length, (first + 1) * ROW_BYTES).ljust(length, b"\0")
-            rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, ROW_BYTES)
-            found.append(first + np.flatnonzero(rows[:, :4].any(axis=1)))
-        return np.concatenate(found)
-
-    def read(self, index: int, row: Row) -> Record | None:
-        """Read-only views of a sample; None if its row cannot be right."""
-        specs = self.layout.arrays(row.height, row.width, row.page_bytes)
-        ranges = self._ranges(index, row, specs)
-        if self.is_large():
-            for start, length in ranges or ():
-                self.will_need(start, length)
-        mapped = self._mapped_to(sum(ranges[-1])) if ranges is not None else None
-        if ranges is None or mapped is None:
-            return None
-        arrays = {
-            name: mapped[start : start + length].view(spec.dtype).reshape(spec.shape)
-            for (name, spec), (start, length) in zip(specs.items(), ranges, strict=False)
-        }
-        return Record(arrays, mapped[ranges[-1][0] : sum(ranges[-1])].tobytes())
-
-    def ranges(self, index: int, row: Row) -> list[tuple[int, int]] | None:
-        """Offset and length of each array of a sample, and of its metadata; None if its row cannot be right."""
-        return self._ranges(index, row, self.layout.arrays(row.height, row.width, row.page_bytes))
-
-    def _ranges(self, index: int, row: Row, specs: dict[str, ArraySpec]) -> list[tuple[int, int]] | None:
-        sizes = [*(spec.nbytes for spec in specs.values()), row.metadata_bytes]
-        if row.offset >= 0:
-            starts = [row.offset + sum(sizes[:n]) for n in range(len(sizes))]
-        elif self.layout.has_slots and (row.height, row.width) == (self.layout.height, self.layout.width):
-            starts = [self._slot(name, index) for name in (*specs, "metadata")]
-        else:
-            return None
-        return list(zip(starts, sizes, strict=True))
-
-    def will_need(self, start: int, length: int) -> None:
-        """Advise the system to read these bytes now, without waiting for them."""
-        with suppress(OSError):  # A file system may take no advice.
-            for offset in range(start, start + length, ADVISED_BYTES):
-                size = min(ADVISED_BYTES, start + length - offset)
-                os.posix_fadvise(self._data, offset, size, os.POSIX_FADV_WILLNEED)
-
-    def windows(self, first: int, count: int) -> dict[str, NDArray[Any]] | None:
-        """Consecutive slots of every column as private arrays; None if the system has no such windows."""
-        if self.is_short():
-            return None
-        found = {}
-        for name, spec in self.layout.arrays(self.layout.height, self.layout.width).items():
-            memory = private_window(self._data, self._slot(name, first), spec.nbytes * count)
-            if memory is None:
-                return None
-            found[name] = memory.view(spec.dtype).reshape(count, *spec.shape)
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """The value of a key; of a page, noting the day."""
+        found = seen = None
+        with self._transaction() as transaction:
+            if transaction is not None:
+                found = transaction.get(TABLES[table] + key)
+                seen = transaction.get(TABLES["used"] + key) if table == "pages" else None
+        if table == "pages" and found is not None and seen != (today := _today()):
+            self.put("used", key, today)
         return found
 
-    def write(self, index: int, record: Record, content: bytes, annotation: bytes, signature: Signature) -> Row:
-        """Store a sample, its row last; OSError if it cannot be written."""
-        if self.is_short():
-            # Writing would make it long again, with zeros for the pages that were cut off.
-            raise TruncatedStoreError(f"{self.folder}: {CUT_SHORT}")
-        size_hw, parts, before = record.size_hw, list(record.parts()), self.row(index)
-        fits = self.layout.has_slots and size_hw == (self.layout.height, self.layout.width)
-        fits = fits and len(record.metadata) <= METADATA_SLOT_BYTES
-        # The slot may be in use: what was made of another file or annotation stays as it is.
-        if fits and (before is None or (before.content, before.annotation) == (content, annotation)):
-            offset, starts = -1, [self._slot(name, index) for name in (*record.arrays, "metadata")]
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        """Keep a value; a thread writes it with others."""
+        with self._change:
+            if self.stopped or self._env is None:
+                return
+            self._waiting[table][key] = value
+            if table == "pages":
+                self._waiting["used"][key] = _today()
+            if not self._has_writer:
+                self._has_writer = True
+                threading.Thread(target=self._write, name="cache writer", daemon=True).start()
+            if len(self._waiting["pages"]) >= AT_ONCE:
+                self._change.notify_all()
+            has_room = lambda: bool(self.stopped) or len(self._waiting["pages"]) < MAX_WAITING  # noqa: E731
+            if not self._change.wait_for(has_room, PATIENCE_SECONDS):
+                self._stop(STUCK)
+
+    def flush(self) -> None:
+        """Wait until everything is written."""
+        with self._change:
+            self._is_flushing = True
+            self._change.notify_all()
+            is_written = lambda: not self._is_writing and not any(self._waiting.values())  # noqa: E731
+            if self._has_writer and not self._change.wait_for(is_written, PATIENCE_SECONDS):
+                self._stop(STUCK)
+            self._is_flushing = False
+
+    def delete(self, keys: list[bytes]) -> None:
+        """Remove values."""
+        with self._transaction(write=True) as transaction:
+            for key in keys if transaction is not None else ():
+                for table in ("pages", "used"):
+                    transaction.delete(TABLES[table] + key)
+
+    def delete_all(self, prefix: bytes) -> None:
+        """Remove everything that was made by the same stages."""
+        self.flush()
+        self.delete([key for key, _ in self.items("pages", prefix)])
+
+    def items(self, table: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes | memoryview]]:
+        """Keys with this prefix and their values, in order; a value is valid until the next one is asked for."""
+        with self._transaction(buffers=True) as transaction:
+            if transaction is None:
+                return
+            yield from _items(transaction, TABLES[table], prefix)
+
+    def used_bytes(self) -> int:
+        """What all values take; the file can be larger, and its free space is used again."""
+        with self._transaction() as transaction:
+            return 0 if transaction is None else _used(transaction, self._main)
+
+    @property
+    def limit(self) -> tuple[int, str]:
+        """How many bytes the store can take, and the setting that says so."""
+        return (0, self.stopped) if self._budget is None else (self._budget.limit, self._budget.setting)
+
+    def suspend(self) -> None:
+        """Close the files while this process forks: LMDB permits no child to have them."""
+        with self._change:
+            self._is_suspended = True
+            if self._change.wait_for(lambda: not self._active, SUSPEND_SECONDS) and self._env is not None:
+                self._env.close()
+                self._env = None
+
+    def resume(self) -> None:
+        """Open the files again after a fork."""
+        with self._change:
+            if self._env is None and self._inode:
+                self._open()
+            self._is_suspended = False
+            self._change.notify_all()
+
+    def close(self) -> None:
+        """Write what waits, and close the files."""
+        self.flush()
+        self.suspend()
+        self._inode = 0
+
+    def _open(self) -> None:
+        try:
+            self._env = self._opened(self._readonly)
+        except DAMAGE as error:
+            self._set_aside(error)
+        except (OSError, lmdb.Error) as error:
+            self._stop(f"it cannot be opened ({_reason(error)})")
+
+    def _opened(self, readonly: bool) -> lmdb.Environment | None:
+        exists = (self.folder / "data.mdb").exists()
+        if not readonly:
+            try:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                readonly = not os.access(self.folder, os.W_OK)
+            except OSError as error:
+                self._stop(f"it cannot be created ({_reason(error)})")
+                return None
+        if readonly and not exists:
+            self._stop("it cannot be written, and nothing is in it")
+            return None
+        env = self._with_map(readonly)
+        info = env.info()
+        if (self.folder / "data.mdb").stat().st_size < info["last_pgno"] * env.stat()["psize"]:
+            env.close()
+            raise lmdb.CorruptedError("the file was cut short")
+        self._inode, self._main = _inode(self.folder), env.open_db()
+        env.reader_check()  # Readers that were killed would keep what is deleted from being used again.
+        if readonly:
+            self._stop("it cannot be written", named=False)
         else:
-            offset = self._allocate(sum(part.nbytes for part in parts))
-            starts = (offset + np.cumsum([0, *(part.nbytes for part in parts[:-1])])).tolist()
-        for part, start in zip(parts, starts, strict=True):
-            _write_all(self._data, part, start)
-        self._bound_dirty(sum(part.nbytes for part in parts))
-        page_bytes = 0 if self.layout.has_slots else len(parts[0])
-        lengths = page_bytes, len(record.metadata)
-        row = Row(*size_hw, *lengths, offset, content, annotation, record.checksum(), signature)
-        self.write_row(index, row)
-        return row
+            with env.begin() as transaction:
+                self._budget = Budget(self.folder, self._max_bytes, _used(transaction, self._main))
+        return env
 
-    def _bound_dirty(self, written: int) -> None:
-        """Wait for the disk before what it has to catch up with takes a quarter of the memory.
+    def _with_map(self, readonly: bool) -> lmdb.Environment:
+        """The environment with a map as large as the disk, or as the system permits: addresses cost nothing."""
+        size = max(MIN_MAP_BYTES, shutil.disk_usage(self.folder).total)
+        while True:
+            try:
+                return lmdb.open(
+                    str(self.folder),
+                    map_size=size,
+                    readonly=readonly,
+                    lock=not readonly or os.access(self.folder / "lock.mdb", os.W_OK),
+                    # The system would read 8 MB around each page of a store that is larger than memory.
+                    readahead=False,
+                    meminit=False,
+                    metasync=False,
+                    mode=0o600,
+                    max_readers=1024,
+                )
+            except lmdb.MemoryError:
+                if size <= MIN_MAP_BYTES:
+                    raise
+                size = max(MIN_MAP_BYTES, size // 4)
 
-        The system does that by itself for the machine, but not within every cgroup.
-        """
-        self._dirty += written
-        if self._dirty >= self._max_dirty:
-            if self._max_dirty:
-                os.fdatasync(self._data)
-                self._dirty = 0
-            self._max_dirty = max(MIN_DIRTY_BYTES, free_memory() // 4)
+    @contextmanager
+    def _transaction(self, write: bool = False, buffers: bool = False) -> Iterator[lmdb.Transaction | None]:
+        """A transaction; None if there is no store. Errors of the files end in a warning."""
+        with self._change:
+            self._change.wait_for(lambda: not self._is_suspended)
+            env = self._env
+            self._active += 1
+        try:
+            if env is None or (write and self.stopped):
+                yield None
+                return
+            with env.begin(write=write, buffers=buffers) as transaction:
+                yield transaction
+        except DAMAGE as error:
+            self._set_aside(error)
+        except (lmdb.MapFullError, lmdb.DiskError) as error:
+            self._stop(f"the disk is full ({_reason(error)})")
+        except lmdb.Error as error:
+            self._stop(_reason(error))
+        finally:
+            with self._change:
+                self._active -= 1
+                self._change.notify_all()
 
-    def write_row(self, index: int, row: Row) -> None:
-        """Write or replace the row of a sample whose data is written."""
-        os.pwrite(self._rows, row.pack(), (index + 1) * ROW_BYTES)
+    def _write(self) -> None:
+        """The writer: values in transactions of many, until nothing comes for a while."""
+        while True:
+            with self._change:
+                is_enough = lambda: self._is_flushing or len(self._waiting["pages"]) >= AT_ONCE  # noqa: E731
+                self._change.wait_for(is_enough, MAX_DELAY_SECONDS)
+                waiting, self._waiting = self._waiting, {table: {} for table in TABLES}
+                self._is_writing = self._has_writer = any(waiting.values())
+                self._change.notify_all()
+                if not self._has_writer:
+                    return
+            try:
+                with self._transaction(write=True) as transaction:
+                    if transaction is not None and self._has_room(transaction, waiting):
+                        for table, values in waiting.items():
+                            for key, value in values.items():
+                                transaction.put(TABLES[table] + key, value)
+            finally:
+                with self._change:
+                    self._is_writing = False
+                    self._change.notify_all()
 
-    def forget(self, index: int) -> None:
-        """Empty the row of a damaged sample, so that it is made again; not for others, because its slot is reused."""
-        os.pwrite(self._rows, bytes(ROW_BYTES), (index + 1) * ROW_BYTES)
+    def _has_room(self, transaction: lmdb.Transaction, waiting: dict[str, dict[bytes, bytes]]) -> bool:
+        """Whether the budget has room for more values, after what was not used for longest is removed."""
+        assert self._budget is not None
+        more = sum(len(key) + len(value) for values in waiting.values() for key, value in values.items())
+        if shortage := self._budget.shortage(more):
+            self._stop(shortage)
+            return False
+        limit, used = self._budget.limit, _used(transaction, self._main)
+        if used + more > limit and waiting["pages"]:
+            own = {key[:PREFIX_BYTES] for key in waiting["pages"]}
+            self._evict(transaction, used + more - limit + int(SPARE_SHARE * limit), own)
+            room = limit - _used(transaction, self._main)
+            if more > room:
+                self._stop(f"it is full: {format_bytes(limit)} ({self._budget.setting})")
+                ends = accumulate(map(len, waiting["pages"].values()))
+                waiting["pages"] = {
+                    key: waiting["pages"][key] for key, end in zip(waiting["pages"], ends, strict=True) if end < room
+                }
+                waiting["used"] = {key: day for key, day in waiting["used"].items() if key in waiting["pages"]}
+        return True
 
-    def claim(self, index: int) -> AbstractContextManager[None]:
-        """Be the only one to make a sample; claims older than 60 s are ignored."""
-        return self._claims.claim(index)
+    def _evict(self, transaction: lmdb.Transaction, wanted: int, own: set[bytes]) -> None:
+        """Remove what was not used for longest: nothing of today, of our own stages nothing of this week."""
+        today = int.from_bytes(_today(), "big")
+        days = [(int.from_bytes(day, "big"), key) for key, day in _items(transaction, TABLES["used"])]
+        freed = 0
+        for day, key in sorted(days):
+            if freed >= wanted or day >= today:
+                break
+            if key[:PREFIX_BYTES] not in own or day <= today - OWN_DAYS:
+                freed += len(transaction.pop(TABLES["pages"] + key) or b"")
+                transaction.delete(TABLES["used"] + key)
+        if freed:
+            log.info("%s: removed %s that were not used for longest", self.folder, format_bytes(freed))
+            # It names the content of pages that are gone; the others are read once more.
+            for key in [key for key, _ in _items(transaction, TABLES["files"])]:
+                transaction.delete(TABLES["files"] + key)
 
-    def count(self, **events: int) -> dict[str, int]:
-        """Add to the hits, misses and invalid samples of all runs, and return the sums."""
-        # Whoever only asks waits for nobody.
-        with self._claims.whole_file() if any(events.values()) else nullcontext():
-            before = _COUNTS.unpack(os.pread(self._rows, _COUNTS.size, 0).ljust(_COUNTS.size, b"\0"))
-            sums = {name: old + events.get(name, 0) for name, old in zip(EVENTS, before, strict=True)}
-            if self.writable and any(events.values()):
-                os.pwrite(self._rows, _COUNTS.pack(*sums.values()), 0)
-        return sums
+    def _set_aside(self, error: Exception) -> None:
+        """Rename a damaged store, so that a new one can be made; what others have open stays theirs."""
+        aside = self.folder.with_name("store.damaged")
+        self._env = None
+        try:
+            # Another process may have done so already.
+            if self._inode in (0, _inode(self.folder)):
+                log.warning("%s is damaged (%s): it is now %s, and rebuilt", self.folder, _reason(error), aside)
+                shutil.rmtree(aside, ignore_errors=True)
+                self.folder.rename(aside)
+            self._env = self._opened(readonly=False)
+        except (OSError, lmdb.Error) as again:
+            self._stop(f"it cannot be rebuilt ({_reason(again)})")
 
-    def _allocate(self, size: int) -> int:
-        """Offset of new space at the end of the data; what a killed writer allocated is lost until the cache goes."""
-        with self._claims.whole_file():
-            length = self.data_bytes
-            # Space that was cut off is not given away again: rows of other pages still point to it.
-            if length < self._allocated_bytes():
-                raise TruncatedStoreError(f"{self.folder}: {CUT_SHORT}")
-            # Arrays in place of those of a slot begin where a map may; dense ones are copied anyway.
-            offset = align(length) if self.layout.has_slots else align(length, CACHE_LINE_BYTES)
-            os.ftruncate(self._data, offset + size)
-            os.pwrite(self._rows, _LENGTH.pack(offset + size), _COUNTS.size)
-            self._longest = max(self._longest, offset + size)
-        return offset
-
-    def _allocated_bytes(self) -> int:
-        """How long the data was made at last, by any process."""
-        (length,) = _LENGTH.unpack(os.pread(self._rows, _LENGTH.size, _COUNTS.size).ljust(_LENGTH.size, b"\0"))
-        return int(length)
-
-    def _slot(self, name: str, index: int) -> int:
-        start, slot = self.columns[name]
-        return start + slot * index
-
-    def _mapped_to(self, end: int) -> NDArray[np.uint8] | None:
-        """The map, made again if the file has grown beyond it; None if the file does not reach this offset."""
-        mapped = self.mapped
-        if len(mapped) < end <= self.data_bytes:
-            mapped = self.mapped = map_file(self._data, reads_around=not self._is_large)
-        # The length is asked for last, and the map is not that of another thread: both may have grown meanwhile.
-        return mapped if end <= len(mapped) <= self.data_bytes else None
+    def _stop(self, reason: str, named: bool = True) -> None:
+        if named and not self.stopped:
+            log.warning("%s: nothing more is kept, %s. Work continues without it", self.folder, reason)
+        self.stopped = self.stopped or reason
 
 
-def _write_all(descriptor: int, data: NDArray[np.uint8], offset: int) -> None:
-    """Write through the file, not the map: there a full disk would be a crash instead of an error."""
-    rest = data.data
-    while len(rest):
-        written = os.pwrite(descriptor, rest, offset)
-        rest, offset = rest[written:], offset + written
+def _items(
+    transaction: lmdb.Transaction, table: bytes, prefix: bytes = b""
+) -> Iterator[tuple[bytes, bytes | memoryview]]:
+    start = table + prefix
+    cursor = transaction.cursor()
+    if cursor.set_range(start):
+        for key, value in cursor:
+            if bytes(key[: len(start)]) != start:
+                return
+            yield bytes(key[1:]), value
+
+
+def _used(transaction: lmdb.Transaction, main: Any) -> int:
+    stat = transaction.stat(main)
+    return int((stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]) * stat["psize"])
+
+
+def _today() -> bytes:
+    return int(time.time() // 86400).to_bytes(4, "big")
+
+
+def _inode(folder: Path) -> int:
+    try:
+        return (folder / "data.mdb").stat().st_ino
+    except OSError:
+        return 0
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)
+
+
+_stores: dict[str, Store] = {}
+_opening = threading.RLock()
+
+
+def close_store(root: Path) -> None:
+    """Close the store of a folder, if this process has it open."""
+    with _opening:
+        store = _stores.pop(str(root), None)
+    if store is not None:
+        store.close()
+
+
+def _before_fork() -> None:
+    _opening.acquire()
+    for store in _stores.values():
+        store.suspend()
+
+
+def _after_fork_in_parent() -> None:
+    for store in _stores.values():
+        store.resume()
+    _opening.release()
+
+
+def _after_fork_in_child() -> None:
+    global _opening
+    _stores.clear()
+    _opening = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+def checked(value: bytes) -> bytes:
+    """A value with its checksum in front."""
+    return xxhash.xxh3_64_digest(value) + value
+
+
+def unchecked(value: bytes) -> bytes | None:
+    """The value; None if its bytes are not those that were written."""
+    return value[8:] if xxhash.xxh3_64_digest(memoryview(value)[8:]) == value[:8] else None

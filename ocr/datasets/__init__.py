@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ocr.datasets.db_collate_fn import DBCollateFN as DBCollateFN
     from ocr.datasets.transforms import DBTransforms as DBTransforms
     from ocr.datasets.webdataset import OCRWebDataset as OCRWebDataset
-    from ocr.loader.shape_batches import ShapeBatchSampler as ShapeBatchSampler
+    from ocr.loader.shapes import ShapeBatchSampler as ShapeBatchSampler
 
 _HOMES = {
     "DALIDataLoader": "ocr.dali.loader",
@@ -17,7 +17,7 @@ _HOMES = {
     "DBTransforms": "ocr.datasets.transforms",
     "OCRDataset": "ocr.datasets.base",
     "OCRWebDataset": "ocr.datasets.webdataset",
-    "ShapeBatchSampler": "ocr.loader.shape_batches",
+    "ShapeBatchSampler": "ocr.loader.shapes",
 }
 
 __all__ = ["DALIDataLoader", "DBCollateFN", "DBTransforms", "OCRDataset", "OCRWebDataset", "ShapeBatchSampler"]

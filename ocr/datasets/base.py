@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ocr.cache.folder import cache_root
+from ocr.cache.store import cache_root
 from ocr.checks import check_integer
 from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.transforms import DBTransforms, as_transforms
@@ -20,8 +20,6 @@ from ocr.pipeline.targets import Targets
 
 class OCRDataset(PageDataset):
     """Pages of a folder with their maps; see `PageDataset` for the settings that all sources share."""
-
-    source: FolderSource | JoinedSource
 
     def __init__(
         self,
@@ -78,13 +76,15 @@ class OCRDataset(PageDataset):
     @property
     def folder_source(self) -> FolderSource:
         """The source, for what works on one folder: a ConfigError if there are pages without labels too."""
-        if isinstance(self.source, FolderSource):
-            return self.source
+        source = self.source
+        if isinstance(source, FolderSource):
+            return source
+        assert isinstance(source, JoinedSource)
         raise ConfigError(
-            f"unlabelled_path={self.source.unlabelled.folder}: only training uses pages without labels. Leave "
+            f"unlabelled_path={source.unlabelled.folder}: only training uses pages without labels. Leave "
             "distil.images out here",
             setting="unlabelled_path",
-            path=self.source.unlabelled.folder,
+            path=source.unlabelled.folder,
         )
 
 

@@ -11,7 +11,6 @@ from omegaconf import DictConfig, OmegaConf
 from ocr.datasets.build import build_dataset, make
 from ocr.errors import ConfigError
 from ocr.loader.loader import Loader
-from ocr.loader.protocol import LoadableDataset
 
 
 class OCRDataModule(lightning.LightningDataModule):
@@ -25,9 +24,9 @@ class OCRDataModule(lightning.LightningDataModule):
         self,
         config: DictConfig | None = None,
         *,
-        train: LoadableDataset | None = None,
-        val: LoadableDataset | None = None,
-        test: LoadableDataset | None = None,
+        train: Any = None,
+        val: Any = None,
+        test: Any = None,
         batch_size: int = 16,
         num_workers: int = 2,
         **settings: Any,
@@ -68,7 +67,6 @@ class OCRDataModule(lightning.LightningDataModule):
         return {
             "engine": self.config.data.engine,
             "batches_ahead": self.config.data.batches_ahead,
-            "order": self.config.data.order,
             "batch_shapes": self.config.data.batch_shapes,
             "batch_pixels": self.config.data.batch_pixels,
             "seed": self.config.seed,

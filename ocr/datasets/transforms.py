@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -12,18 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from omegaconf import OmegaConf
 
-from ocr.datasets.known_transforms import CONDITIONAL, is_exactly, is_kind_of
+from ocr.datasets.albumentations import CONDITIONAL, is_exactly, is_kind_of, translate
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.batch import image_tensor
-from ocr.pipeline.cut import moves_polygons, split_at_cut
 from ocr.pipeline.device import Normalize
-from ocr.pipeline.padding import Padding
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import FixedStage, RandomStage, Sizes, Stage, run
+from ocr.pipeline.stage import FixedStage, RandomStage, Stage, moves_polygons, split_at_cut
 from ocr.pipeline.suffix import merge_geometry
-from ocr.pipeline.targets import Targets
 
 if TYPE_CHECKING:
     from ocr.datasets.conditional_normalize import ConditionalNormalize as ConditionalNormalize
@@ -66,31 +62,11 @@ class DBTransforms:
         """How an item's image is normalised; None if it stays uint8."""
         return self.normalization if self.normalize == "host" else None
 
-    def normalized_on_host(self) -> DBTransforms:
-        """The same transforms with `normalize="host"`."""
-        changed = copy(self)
-        changed.normalize = "host"
-        return changed
-
     @property
     def needed_side(self) -> int | None:
         """The longest side that a page must be decoded to; None if the first stage needs all pixels."""
         first = self.stages[0] if self.stages else None
         return first.size if isinstance(first, Letterbox) else None
-
-    def padding(self, targets: Targets) -> Padding | None:
-        """What is around pages that keep their shape; None if all pages come out in one size."""
-        box = next((stage for stage in self.stages if isinstance(stage, Letterbox) and stage.shape == "page"), None)
-        tall, wide = self.sizes_after(np.array([[1, 9], [9, 1]]))
-        if box is None or (tall == wide).all():
-            return None
-        return Padding(box.fill, targets.thresh_min, self.host_normalization)
-
-    def sizes_after(self, sizes: Sizes) -> Sizes:
-        """The (width, height) that upright pages of these sizes will have."""
-        for stage in self.stages:
-            sizes = stage.sizes_after(sizes)
-        return sizes
 
     @property
     def moves_geometry(self) -> bool:
@@ -107,11 +83,14 @@ class DBTransforms:
         height, width = image.shape[:2]
         packed = Polygons.pack([] if polygons is None else polygons)
         page = Sample(0, "", "", packed, image=image, shape=(width, height), raw_size=(width, height))
-        moved = run(self.stages, page, rng if rng is not None else np.random.default_rng())
+        rng = rng if rng is not None else np.random.default_rng()
+        for stage in self.stages:
+            page = stage.run(page, rng)
+        page = page.unpacked()
         return {
-            "image": image_tensor(moved.image, self.host_normalization),
-            "polygons": [polygon[None] for polygon in moved.polygons],
-            "inverse_matrix": moved.inverse_matrix,
+            "image": image_tensor(page.image, self.host_normalization),
+            "polygons": [polygon[None] for polygon in page.polygons],
+            "inverse_matrix": page.inverse_matrix,
         }
 
     def __repr__(self) -> str:
@@ -197,8 +176,6 @@ def _three(value: Any) -> tuple[float, float, float]:
 def _as_stages(steps: list[Any]) -> list[Stage]:
     if all(isinstance(step, FixedStage | RandomStage) for step in steps):
         return list(steps)
-    from ocr.datasets.albumentations_stages import translate
-
     return translate(steps)
 
 

@@ -14,7 +14,7 @@ from ocr.deploy.runtimes import MIN_SIDE
 from ocr.errors import ConfigError
 from ocr.models.settings import DetectorSettings
 from ocr.pipeline.normalize import Normalize
-from ocr.pipeline.padding import fill_around, rounded_up
+from ocr.pipeline.batch import fill_around, rounded_up
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.pipeline.padding import STRIDE
+from ocr.pipeline.sample import STRIDE
 
 SHARED = 4
 """Neighbouring windows share at least about one part in this of their side."""

@@ -12,7 +12,7 @@ from ocr.evaluation.hmean import Counts
 from ocr.inspect.causes import CAUSES, SMALL_HEIGHT
 from ocr.inspect.curves import Point, best_point
 from ocr.inspect.result import FALSE, MISSED, Error
-from ocr.pipeline.padding import STRIDE
+from ocr.pipeline.sample import STRIDE
 
 LISTED_PAGES = 3
 

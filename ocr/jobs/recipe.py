@@ -16,7 +16,7 @@ from rich.table import Table
 from ocr.atomic import replacing
 from ocr.checks import POSITIVE, SIDE, Range, check_numbers
 from ocr.errors import ConfigError
-from ocr.pipeline.padding import STRIDE
+from ocr.pipeline.sample import STRIDE
 
 if TYPE_CHECKING:  # Torch takes seconds to import, and most configs have no such setting.
     from ocr.datasets.page_statistics import PageStatistics

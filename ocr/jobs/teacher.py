@@ -85,7 +85,7 @@ def build_distillation(config: DictConfig) -> Distillation | None:
         students: Normalize = make(config.transforms.normalization, "transforms.normalization")
         return Distillation(BatchTeacher(detector, own, students), loss)
     letterbox, outside = settings.build("letterbox", Letterbox), config.targets.thresh_min
-    kept_in = (config.cache.folder, config.cache.max_bytes, config.cache.max_total_bytes)
+    kept_in = (config.cache.folder, config.cache.max_bytes)
     return Distillation(PageTeacher(detector, letterbox, own, outside, *kept_in), loss)
 
 

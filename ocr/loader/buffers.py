@@ -1,20 +1,22 @@
-"""Batch buffers: samples are written straight into their slots, and a buffer that is no longer referenced is reused."""
+"""buffers: batches whose samples are written straight into their slots; a buffer is reused when no tensor uses it."""
 
 from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
-from ocr.pipeline.batch import Batch, Slot, stacked
-from ocr.pipeline.device import Normalize
-from ocr.pipeline.padding import Padding, rounded_up
-from ocr.pipeline.sample import Maps, Sample
+from ocr.loader.workers import BatchMaker, Finish, Pending
+from ocr.pipeline.batch import Batch, Item, Padding, Slot, listed, lists, rounded_up, stacked
+from ocr.pipeline.normalize import Normalize
+from ocr.pipeline.path import PagePath
+from ocr.pipeline.sample import Array, Sample
+from ocr.pipeline.targets import MAPS, StoredTargets, Targets
 
 MAX_KEPT = 8
 """Buffers that are kept for reuse; more are in flight only if the user holds batches for longer."""
@@ -26,34 +28,31 @@ class BatchBuffer:
     def __init__(
         self, size: int, height: int, width: int, dtype: np.dtype[Any], pinned: bool, padding: Padding | None = None
     ) -> None:
-        """With `padding`, pages may be smaller than their slots."""
+        """With `padding`, pages can be smaller than their slots."""
         self.key = (size, height, width, dtype)
         self.padding = padding
         self.is_being_filled = True
-        self._handed_out: list[weakref.ref[NDArray[Any]]] = []
+        self._handed_out: list[weakref.ref[Array]] = []
         """The arrays that the tensors of the last batch were made of."""
+        new = _pinned_array if pinned else np.empty
         page = (height, width, 3) if dtype == np.uint8 else (3, height, width)
-        kinds: tuple[Any, ...] = (dtype, np.float32, np.float32, np.bool_, np.bool_)
-        shapes = ((size, *page), *[(size, height, width)] * 4)
-        self.arrays: dict[str, NDArray[Any]] = {
-            name: _pinned_array(shape, kind) if pinned else np.empty(shape, kind)
-            for name, shape, kind in zip(("image", *Maps._fields), shapes, kinds, strict=True)
-        }
+        self.image: Array = new((size, *page), dtype)
+        self.maps: dict[str, Array] = {name: new((size, height, width), spec.dtype) for name, spec in MAPS.items()}
 
     def slot(self, position: int) -> Slot:
         """Where to write a sample."""
-        image, *maps = (array[position] for array in self.arrays.values())
-        return Slot(image, Maps(*maps), self.padding)
+        return Slot(self.image[position], {name: array[position] for name, array in self.maps.items()}, self.padding)
 
-    def batch(self, positions: list[int]) -> Batch:
+    def batch(self, positions: Sequence[int]) -> Batch:
         """The tensors of the samples at these positions: views of the whole buffer, or copies if some are missing."""
+        arrays = {"image": self.image, **self.maps}
+        self._handed_out = []
         if len(positions) == self.key[0]:
             # Fresh views: each belongs to its tensor alone, and dies with the last tensor or array that shares it.
-            arrays = {name: array.view() for name, array in self.arrays.items()}
+            arrays = {name: array.view() for name, array in arrays.items()}
             self._handed_out = [weakref.ref(array) for array in arrays.values()]
         else:
-            arrays = {name: array[positions] for name, array in self.arrays.items()}
-            self._handed_out = []
+            arrays = {name: array[list(positions)] for name, array in arrays.items()}
         batch = stacked(arrays)
         self.is_being_filled = False
         return batch
@@ -116,6 +115,61 @@ class BufferPool:
         return buffer
 
 
-def _pinned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+def _pinned_array(shape: tuple[int, ...], dtype: Any) -> Array:
     kind = torch.from_numpy(np.empty(0, dtype)).dtype
     return torch.empty(shape, dtype=kind, pin_memory=True).numpy()
+
+
+class PageBatches(BatchMaker):
+    """Makes batches of pages: each takes its path into a slot of a buffer."""
+
+    def __init__(self, path: PagePath, finish: Finish | None) -> None:
+        super().__init__(finish)
+        self.path = path
+        self.buffers = BufferPool(path.padding)
+
+    def name(self, index: int) -> str:
+        return self.path.source.names[index]
+
+    def make_sample(self, pending: Pending, position: int) -> None:
+        sample = self.path.write(pending.indices[position], pending.epoch, _Place(self, pending, position))
+        pending.items[position] = None if sample is None else listed(sample)
+
+    def assemble(self, pending: Pending) -> None:
+        if pending.outgrown:
+            # A stage or an edit gave a page another size than was planned: all are made again, in a larger batch.
+            pending.buffer, pending.outgrown = None, False
+            for position, item in enumerate(pending.items):
+                if item is not None:
+                    self.make_sample(pending, position)
+        present = [(position, item) for position, item in enumerate(pending.items) if item is not None]
+        if present and pending.buffer is not None:
+            pending.batch = self.batch_of(pending, present)
+        pending.buffer = None
+
+    def batch_of(self, pending: Pending, present: Sequence[tuple[int, Item]]) -> Batch:
+        """The batch of the samples at these positions, whose slots were written."""
+        assert pending.buffer is not None
+        return pending.buffer.batch([position for position, _ in present]) | lists([item for _, item in present])
+
+    def slot(self, pending: Pending, position: int, sample: Sample, normalize: Normalize | None) -> Slot:
+        """The slot of a sample: of its batch, or one that is thrown away if the sample outgrows the batch."""
+        with self.lock:
+            if pending.buffer is None:
+                pending.buffer = self.buffers.take(len(pending.indices), sample, normalize, pending.shape)
+            buffer = pending.buffer
+            if buffer.holds(sample):
+                return buffer.slot(position)
+            pending.outgrown, pending.shape = True, buffer.shape_with(sample)
+        return self.buffers.take(1, sample, normalize, pending.shape).slot(0)
+
+
+class _Place:
+    """The place of a sample in a batch, whose memory is taken when the first sample's size is known."""
+
+    def __init__(self, maker: PageBatches, pending: Pending, position: int) -> None:
+        self._maker, self._pending, self._position = maker, pending, position
+
+    def write(self, sample: Sample, normalize: Normalize | None, targets: Targets | StoredTargets) -> Sample:
+        slot = self._maker.slot(self._pending, self._position, sample, normalize)
+        return slot.write(sample, normalize, targets)

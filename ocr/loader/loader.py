@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -13,25 +13,15 @@ import torch
 from ocr.checks import check_choice, check_integer
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
-from ocr.loader.batch_maker import Collate, OwnCollate, Pending, choose_maker
-from ocr.loader.order import ORDERS, BatchPlan, EpochBatches, OrderSettings, Pass, block_order, rank_and_world_size
-from ocr.loader.process_engine import ProcessEngine
-from ocr.loader.protocol import (
-    HasEpochs,
-    HasPageShapes,
-    ItemDataset,
-    LoadableDataset,
-    MayPad,
-    Pages,
-    ReadsAhead,
-    ShardedPages,
-    StreamedPages,
-)
-from ocr.loader.shape_batches import MAX_SHAPES, ShapeBatches, ShapeSettings
-from ocr.loader.stream_order import StreamBatches
-from ocr.loader.worker_pool import WorkerPool
-from ocr.pipeline.batch import Batch
+from ocr.loader.buffers import PageBatches
+from ocr.loader.order import EpochBatches, OrderSettings, Pass, rank_and_world_size
+from ocr.loader.processes import ProcessEngine
+from ocr.loader.shapes import MAX_SHAPES, ShapeBatches, ShapeSettings
+from ocr.loader.workers import BatchMaker, Collate, Finish, ItemBatches, Pending, WorkerPool
+from ocr.pipeline.batch import Batch, Item, collate, same_maps
 from ocr.pipeline.device import Arrival
+from ocr.pipeline.path import PagePath, path_of
+from ocr.pipeline.targets import Targets
 
 log = logging.getLogger(__name__)
 ENGINES = ("threads", "processes")
@@ -39,17 +29,15 @@ REPORT_SECONDS = 30.0
 
 
 class Loader:
-    """The batches of a dataset; every pass is the next epoch, also after one that was broken off, unless `set_epoch` or
-    a loaded state says another.
+    """The batches of a map-style dataset. Every pass is the next epoch, even after one that was interrupted, unless
+    `set_epoch` or a loaded state says another.
 
-    `engine="threads"`: worker threads write each sample straight into its slot of a batch, or hand out batches of the
-    cache without a copy. `engine="processes"`: torch's DataLoader with the same samples, for transforms that hold the
-    GIL; `settings` are its own. With `device`, batches arrive there, normalised, while the model is busy.
+    `engine="threads"`: worker threads take each page through its path, straight into its slot of a batch. Items of any
+    other dataset are collated. `engine="processes"`: torch's DataLoader with the same samples, for transforms that hold
+    the GIL; `settings` are its own. With `device`, batches arrive there, normalised, while the model is busy.
 
     Pages that keep their shape (`Letterbox(shape="page")`) come in batches of at most `batch_shapes` different shapes,
     each of `batch_size` pages or, with `batch_pixels`, of as many pages as fit into so many pixels.
-
-    `order="blocks"` shuffles blocks of neighbouring pages, for caches larger than memory on disks that seek.
 
     The names of torch's DataLoader work with both engines: `prefetch_factor` is `batches_ahead`, and
     `persistent_workers` has no effect on threads, which start in microseconds.
@@ -57,7 +45,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: LoadableDataset,
+        dataset: Any,
         batch_size: int = 16,
         num_workers: int = 2,
         engine: str = "threads",
@@ -68,7 +56,6 @@ class Loader:
         batches_ahead: int = 2,
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
-        order: str = "shuffle",
         batch_shapes: int = MAX_SHAPES,
         batch_pixels: int | None = None,
         collate_fn: Collate | None = None,
@@ -79,53 +66,48 @@ class Loader:
     ) -> None:
         ahead = batches_ahead if prefetch_factor is None else prefetch_factor
         _check_settings(dataset, engine, num_workers, ahead, settings)
-        _check_order(dataset, order)
         self.dataset, self.engine, self.num_workers, self.batches_ahead = dataset, engine, num_workers, ahead
-        # Once: asking for a protocol takes 50 microseconds, while the first batch is waited for.
-        self._with_epochs = dataset if isinstance(dataset, HasEpochs) else None
-        self._reading_ahead = dataset if isinstance(dataset, ReadsAhead) else None
-        self._sharded = dataset if isinstance(dataset, ShardedPages) else None
+        path = path_of(dataset)
         rank, world_size = rank_and_world_size(rank, world_size)
         self.batch_sampler = _choose_batches(
             dataset,
+            path,
             batch_size,
-            order,
             {"shapes": batch_shapes, "pixels": batch_pixels},
             {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "rank": rank, "world_size": world_size},
         )
-        normalize = None
-        if isinstance(dataset, Pages):
-            normalize = dataset.transform.normalization
+        if path is not None:
             warm_up(only_loading=True)  # Now, so that the first batch does not wait for it.
-        self._arrival = Arrival(normalize, device) if device is not None else None
+        self._arrival = (
+            Arrival(path.normalization if path is not None else None, device) if device is not None else None
+        )
         finish = self._arrival.bring if self._arrival is not None else None
-        self._maker = choose_maker(dataset, collate_fn, finish)
+        collate_items = collate_fn or partial(_collate_pages, targets=path.drawn if path is not None else Targets())
+        self._maker = self._batch_maker(path, collate_fn, collate_items, finish)
         self._processes: ProcessEngine | None = None
         if engine == "processes":
             settings |= {"prefetch_factor": ahead, "persistent_workers": persistent_workers}
-            collate_items = collate_fn or OwnCollate(dataset)
             self._processes = ProcessEngine(dataset, collate_items, finish, num_workers, **settings)
+
+    def _batch_maker(
+        self, path: PagePath | None, given: Collate | None, collate_items: Collate, finish: Finish | None
+    ) -> BatchMaker:
+        """Pages are written into slots, unless the collate function needs other maps than the dataset draws."""
+        if path is not None and (given is None or accepts_maps(given, path.drawn)):
+            return PageBatches(path, finish)
+        return ItemBatches(self.dataset, collate_items, finish)
 
     @property
     def batch_size(self) -> int:
         """Samples per batch, on this rank."""
         return self.batch_sampler.batch_size
 
-    @property
-    def batches(self) -> int | None:
-        """Batches per epoch; None if unknown."""
-        return len(self.batch_sampler) if isinstance(self.batch_sampler, EpochBatches) else None
-
     def __len__(self) -> int:
-        if (batches := self.batches) is None:
-            raise TypeError("the number of batches is unknown: the shards have no index")
-        return batches
+        return len(self.batch_sampler)
 
     def __iter__(self) -> Iterator[Batch | None]:
         current = self.batch_sampler.start_pass()
-        first = current.done
-        if self._with_epochs is not None:
-            self._with_epochs.set_epoch(current.epoch)
+        _call(self.dataset, "set_epoch", current.epoch)
         try:
             for batch in self._pass(current):
                 current.done += 1
@@ -133,9 +115,6 @@ class Loader:
         finally:
             current.running = False
         self.batch_sampler.end_pass(current)
-        if first and current.done == first:
-            # A stream was resumed after its last batch.
-            yield from self
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch of the next pass."""
@@ -176,63 +155,66 @@ class Loader:
         return state
 
     def __repr__(self) -> str:
-        count = "unknown number of" if self.batches is None else self.batches
         shown = f"batch_size={self.batch_size}, num_workers={self.num_workers}, engine={self.engine!r}"
-        return f"Loader({count} batches, {shown}) of {self.dataset!r}"
+        return f"Loader({len(self)} batches, {shown}) of {self.dataset!r}"
 
     def _pass(self, current: Pass) -> Iterator[Batch | None]:
-        plan = self._plan(current)
+        plan = self.batch_sampler.batches(current.epoch, current.done)
+        _call(self.dataset, "expect", plan.samples)  # Shards that must be fetched.
         if self.engine == "threads" and self.num_workers:
             yield from self._from_threads(plan, current.epoch)
             return
-        if self._processes is not None:
-            batches = self._processes.batches(plan, current.epoch)
-        else:
-            batches = self._from_here(plan, current.epoch)
-        last = self.batches
-        with closing(batches):
-            for done, batch in enumerate(batches, current.done + 1):
-                # Not after the loop: a consumer that knows the number of batches does not ask for one more.
-                if done == last:
-                    self._maker.end_pass()
-                yield batch
+        made = self._processes.batches(plan, current.epoch) if self._processes else self._from_here(plan, current.epoch)
+        with closing(made):
+            yield from made
 
     def _from_threads(self, plan: Iterator[list[int]], epoch: int) -> Iterator[Batch | None]:
-        batches = self.batch_sampler
-        viewable = batches if isinstance(batches, EpochBatches) and not isinstance(batches, ShapeBatches) else None
-        following = viewable.first if viewable is not None and not viewable.shuffle else None
-        ahead = self.batches_ahead
-        pool = WorkerPool(plan, self._maker, self.num_workers, ahead, REPORT_SECONDS, following, epoch)
+        flush = getattr(self.dataset, "flush", lambda: None)
+        pool = WorkerPool(plan, self._maker, self.num_workers, self.batches_ahead, REPORT_SECONDS, epoch, flush)
         try:
             yield from pool.batches()
         finally:
             pool.close()
 
-    def _plan(self, current: Pass) -> Iterator[list[int]]:
-        """The samples of each batch; shards that must be fetched are announced, and what is not in memory."""
-        batches = self.batch_sampler.batches(current.epoch, current.done)
-        if isinstance(batches, BatchPlan) and self._reading_ahead is not None:
-            batches.announce = self._reading_ahead.read_ahead(batches.samples)
-        if isinstance(batches, BatchPlan) and self._sharded is not None:
-            self._sharded.expect(batches.samples)
-        return batches
-
     def _from_here(self, plan: Iterator[list[int]], epoch: int) -> Generator[Batch | None]:
         for indices in plan:
             pending = Pending(indices, epoch)
-            if not self._maker.begin(pending):
-                for position in range(len(indices)):
-                    self._maker.make(pending, position)
+            for position in range(len(indices)):
+                self._maker.make(pending, position)
             yield pending.batch
+        _call(self.dataset, "flush")
 
 
-def _check_settings(
-    dataset: LoadableDataset, engine: str, num_workers: int, batches_ahead: int, settings: dict[str, Any]
-) -> None:
+def accepts_maps(collate_fn: object, targets: Targets) -> bool:
+    """Whether a collate function would draw the same maps."""
+    wanted = getattr(collate_fn, "targets", None)
+    return isinstance(wanted, Targets) and same_maps(targets, wanted)
+
+
+def _collate_pages(items: list[Item | None], targets: Targets) -> Batch | None:
+    for item in items:
+        if item is not None and not (isinstance(item, dict) and isinstance(item.get("image"), torch.Tensor)):
+            raise ConfigError(
+                f"an item is {type(item).__name__}, not a page with an image. Pass the function that makes a batch "
+                "of items, such as collate_fn=torch.utils.data.default_collate",
+                setting="collate_fn",
+                value=type(item).__name__,
+            )
+    return collate(items, targets)
+
+
+def _call(dataset: object, name: str, *arguments: Any) -> None:
+    """Call what a dataset has; any dataset may lack it."""
+    method: Callable[..., Any] | None = getattr(dataset, name, None)
+    if callable(method):
+        method(*arguments)
+
+
+def _check_settings(dataset: Any, engine: str, num_workers: int, batches_ahead: int, settings: dict[str, Any]) -> None:
     check_choice("data.engine", engine, ENGINES)
     check_integer("data.num_workers", num_workers)
     check_integer("data.batches_ahead", batches_ahead, 1)
-    if not isinstance(dataset, ItemDataset | StreamedPages):
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise ConfigError(
             f"Loader of {type(dataset).__name__}: a dataset must have __len__ and __getitem__. Leave a stream to "
             "torch's DataLoader",
@@ -252,46 +234,19 @@ def _check_settings(
             setting=next(iter(settings)),
             value=next(iter(settings.values())),
         )
-    if engine == "processes" and isinstance(dataset, StreamedPages):
-        problem = "data.engine=processes: shards without an index are streamed to threads only"
-        raise ConfigError(problem, setting="data.engine", value=engine)
 
 
-def _check_shaping(dataset: LoadableDataset, keeps_shape: bool, shaping: ShapeSettings) -> None:
-    if isinstance(dataset, StreamedPages) and isinstance(dataset, MayPad) and dataset.padding is not None:
-        log.warning(
-            "transforms.letterbox.shape=page: pages of shards without an index come in batches as they arrive, padded "
-            "to the largest. With an index, which ocr convert writes, similar pages share a batch"
-        )
-    if not keeps_shape and shaping["pixels"] is not None:
+def _choose_batches(
+    dataset: Any, path: PagePath | None, batch_size: int, shaping: ShapeSettings, settings: OrderSettings
+) -> EpochBatches:
+    order = getattr(dataset, "epoch_order", None)
+    if path is not None and path.padding is not None:
+        return ShapeBatches(path.planned_sizes, batch_size, order=order, **shaping, **settings)
+    if shaping["pixels"] is not None:
         raise ConfigError(
             f"data.batch_pixels={shaping['pixels']}: all pages have one size, so batch_size says the same. Leave it "
             "out, or set transforms.letterbox.shape=page",
             setting="data.batch_pixels",
             value=shaping["pixels"],
         )
-
-
-def _check_order(dataset: LoadableDataset, order: str) -> None:
-    check_choice("data.order", order, ORDERS)
-    if order == "blocks" and isinstance(dataset, ShardedPages | StreamedPages):
-        raise ConfigError(
-            "data.order=blocks is for pages in a folder; shards are blocks already. Set shards.shuffle_buffer=1024",
-            setting="data.order",
-            value=order,
-        )
-
-
-def _choose_batches(
-    dataset: LoadableDataset, batch_size: int, order: str, shaping: ShapeSettings, settings: OrderSettings
-) -> EpochBatches | StreamBatches:
-    shaped = dataset if isinstance(dataset, HasPageShapes) and dataset.padding is not None else None
-    _check_shaping(dataset, shaped is not None, shaping)
-    if isinstance(dataset, StreamedPages):
-        return StreamBatches(dataset.handles, batch_size, forget=dataset.forget, **settings)
-    own = dataset.epoch_order if isinstance(dataset, ShardedPages) else None
-    if order == "blocks":
-        own = partial(block_order, len(dataset))
-    if shaped is not None:
-        return ShapeBatches(shaped.planned_sizes(), batch_size, order=own, **shaping, **settings)
-    return EpochBatches(len(dataset), batch_size, order=own, **settings)
+    return EpochBatches(len(dataset), batch_size, order=order, **settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Required, Self, TypedDict, Unpack
+from typing import Any, Required, Self, TypedDict
 
 import numpy as np
 import torch
@@ -13,11 +13,6 @@ from numpy.typing import NDArray
 from ocr.checks import check_integer
 from ocr.errors import ConfigError
 
-ORDERS = ("shuffle", "blocks")
-BLOCK = 32
-"""Neighbouring samples that stay in one group: 5 MB of dense receipts, 30 ms of a disk that takes 10 ms to seek."""
-WINDOW = 1024
-"""Samples that are shuffled together: 32 blocks from anywhere in the set."""
 _PIECE = 1 << 20
 Order = NDArray[np.signedinteger[Any]]
 """Sample indices: 4 bytes each, 8 if there are more than two thousand million."""
@@ -56,16 +51,6 @@ def shard_order(shard_of: Order, seed: int, epoch: int, buffer: int) -> Order:
             groups.append(rng.permutation(np.concatenate(group)))
             group = []
     return np.concatenate([*groups, rng.permutation(np.concatenate(group))] if group else groups)
-
-
-def block_order(count: int, seed: int, epoch: int, shuffle: bool) -> Order:
-    """An order whose neighbours are near each other in the file: blocks at random, shuffled in groups of `WINDOW`.
-
-    >>> sorted(block_order(3, seed=0, epoch=0, shuffle=True).tolist())
-    [0, 1, 2]
-    """
-    order = epoch_order(count, seed, epoch, False)
-    return shard_order(order // BLOCK, seed, epoch, WINDOW) if shuffle else order
 
 
 def in_first_use(shards: int, shard_of: Order, samples: Order | range) -> list[int]:
@@ -114,76 +99,7 @@ class Pass:
     running: bool = True
 
 
-class RankBatches:
-    """The settings of one rank's batches, the epoch of the next pass, and the batch it starts with."""
-
-    def __init__(
-        self,
-        batch_size: int,
-        *,
-        shuffle: bool,
-        drop_last: bool,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        check_integer("batch_size", batch_size, 1)
-        check_integer("seed", seed)
-        check_integer("world_size", world_size, 1)
-        check_integer("rank", rank)
-        if rank >= world_size:
-            problem = f"rank={rank} must be an integer < world_size={world_size}: ranks count from 0"
-            raise ConfigError(problem, setting="rank", value=rank)
-        self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
-        self.seed, self.rank, self.world_size = seed, rank, world_size
-        self.epoch = self.first_batch = 0
-        self._latest: Pass | None = None
-
-    @property
-    def sampler(self) -> Self:
-        """Lightning calls `set_epoch` of this."""
-        return self
-
-    def set_epoch(self, epoch: int) -> None:
-        """The epoch of the next pass; an epoch that is being resumed keeps its position."""
-        check_integer("epoch", epoch)
-        if epoch != self.epoch:
-            self.epoch, self.first_batch = epoch, 0
-        # Lightning names the epoch of a stream after it has fetched the first batch.
-        if self._latest is not None and not (self._latest.running and self._latest.epoch == epoch):
-            self._latest = None
-
-    def start_pass(self) -> Pass:
-        """Start a pass; the one after it is the next epoch, whether or not this one is broken off."""
-        started = self._latest = Pass(self.epoch, self.first_batch)
-        self.epoch, self.first_batch = self.epoch + 1, 0
-        return started
-
-    def end_pass(self, ended: Pass) -> None:
-        """All batches of a pass were handed out."""
-        if self._latest is ended:
-            self._latest = None
-
-    @property
-    def position(self) -> tuple[int, int]:
-        """The epoch of the latest pass and how many of its batches were handed out; else where the next one starts."""
-        return (self._latest.epoch, self._latest.done) if self._latest is not None else (self.epoch, self.first_batch)
-
-    def resume(self, epoch: int, done: int) -> None:
-        """The next pass continues an epoch after `done` batches."""
-        self.epoch, self.first_batch, self._latest = epoch, done, None
-
-    def too_few(self, count: int) -> ConfigError:
-        """The error for fewer pages than the ranks need."""
-        if not count:
-            return ConfigError("the dataset has no pages or items. Pass one that has some", setting="dataset", value=0)
-        cure = "Set drop_last=false, or lower batch_size" if self.drop_last else "Use fewer devices"
-        batch = f"a batch of {self.batch_size} on each of {self.world_size} devices"
-        setting, value = ("batch_size", self.batch_size) if self.drop_last else ("world_size", self.world_size)
-        return ConfigError(f"{count} pages do not fill {batch}. {cure}", setting=setting, value=value)
-
-
-class EpochBatches(RankBatches):
+class EpochBatches:
     """The batches of one rank, none lost or repeated, the same number on every rank.
 
     With `drop_last` every rank takes full batches and the rest of the epoch's order is left out, a different rest in
@@ -196,14 +112,32 @@ class EpochBatches(RankBatches):
         count: int,
         batch_size: int,
         *,
+        shuffle: bool,
+        drop_last: bool,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
         order: Callable[[int, int, bool], Order] | None = None,
-        **settings: Unpack[OrderSettings],
     ) -> None:
         """`order` is a dataset's own function of seed, epoch and shuffle; each rank takes one piece of it."""
-        super().__init__(batch_size, **settings)
-        self.count, self.order = count, order
+        check_integer("batch_size", batch_size, 1)
+        check_integer("seed", seed)
+        check_integer("world_size", world_size, 1)
+        check_integer("rank", rank)
+        if rank >= world_size:
+            problem = f"rank={rank} must be an integer < world_size={world_size}: ranks count from 0"
+            raise ConfigError(problem, setting="rank", value=rank)
+        self.count, self.batch_size, self.shuffle, self.drop_last = count, batch_size, shuffle, drop_last
+        self.seed, self.rank, self.world_size, self.order = seed, rank, world_size, order
+        self.epoch = self.first_batch = 0
+        self._latest: Pass | None = None
         if not len(self):
-            raise self.too_few(count)
+            raise self._too_few()
+
+    @property
+    def sampler(self) -> Self:
+        """Lightning calls `set_epoch` of this."""
+        return self
 
     def __len__(self) -> int:
         if self.drop_last:
@@ -214,18 +148,38 @@ class EpochBatches(RankBatches):
     def __iter__(self) -> Iterator[list[int]]:
         return self.batches(self.epoch, self.first_batch)
 
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch of the next pass; an epoch that is being resumed keeps its position."""
+        check_integer("epoch", epoch)
+        if epoch != self.epoch:
+            self.epoch, self.first_batch = epoch, 0
+        # Lightning names an epoch again while its pass is running.
+        if self._latest is not None and not (self._latest.running and self._latest.epoch == epoch):
+            self._latest = None
+
+    def start_pass(self) -> Pass:
+        """Start a pass; the one after it is the next epoch, whether or not this one is interrupted."""
+        started = self._latest = Pass(self.epoch, self.first_batch)
+        self.epoch, self.first_batch = self.epoch + 1, 0
+        return started
+
+    def end_pass(self, ended: Pass) -> None:
+        """All batches of a pass were handed out."""
+        if self._latest is ended:
+            self._latest = None
+
     @property
     def position(self) -> tuple[int, int]:
-        epoch, done = super().position
+        """The epoch of the latest pass and how many of its batches were handed out; else where the next one starts."""
+        latest = self._latest
+        epoch, done = (latest.epoch, latest.done) if latest is not None else (self.epoch, self.first_batch)
         # With the last batch in hand, the next epoch follows.
         return (epoch, done) if done < len(self) else (epoch + 1, 0)
 
     def resume(self, epoch: int, done: int) -> None:
-        super().resume(*((epoch, done) if done < len(self) else (epoch + 1, 0)))
-
-    def first(self) -> list[int]:
-        """The first batch of every epoch, without shuffling."""
-        return next(self.batches(0, 0))
+        """The next pass continues an epoch after `done` batches."""
+        self.epoch, self.first_batch = (epoch, done) if done < len(self) else (epoch + 1, 0)
+        self._latest = None
 
     def batches(self, epoch: int, first_batch: int) -> BatchPlan:
         """The batches of an epoch from `first_batch` on."""
@@ -242,12 +196,21 @@ class EpochBatches(RankBatches):
         if self.drop_last:
             order = order[: len(self) * self.batch_size * self.world_size]
         # Shuffled samples are dealt in turns, so that all ranks together have the batches of one rank with a larger
-        # batch. Unshuffled ones stay neighbours, which a cache hands out without a copy.
+        # batch. Unshuffled ones stay neighbours, which are near each other on the disk.
         if self.shuffle and self.order is None:
             return order[self.rank :: self.world_size]
         return order[
             even_start(len(order), self.world_size, self.rank) : even_start(len(order), self.world_size, self.rank + 1)
         ]
+
+    def _too_few(self) -> ConfigError:
+        """The error for fewer pages than the ranks need."""
+        if not self.count:
+            return ConfigError("the dataset has no pages or items. Pass one that has some", setting="dataset", value=0)
+        fix = "Set drop_last=false, or lower batch_size" if self.drop_last else "Use fewer devices"
+        batch = f"a batch of {self.batch_size} on each of {self.world_size} devices"
+        setting, value = ("batch_size", self.batch_size) if self.drop_last else ("world_size", self.world_size)
+        return ConfigError(f"{self.count} pages do not fill {batch}. {fix}", setting=setting, value=value)
 
 
 class BatchPlan(Iterator[list[int]]):
@@ -256,16 +219,12 @@ class BatchPlan(Iterator[list[int]]):
     def __init__(self, order: Order | range, batches: int, batch_size: int | None, first_batch: int = 0) -> None:
         """Without a batch size, all samples are shared out evenly."""
         self._order, self._batches, self._size, self._next = order, batches, batch_size, first_batch
-        self.announce: Callable[[int], None] | None = None
-        """Called with the number of samples of each batch before it is handed out."""
 
     def __next__(self) -> list[int]:
         if self._next >= self._batches:
             raise StopIteration
         batch = self._order[self._start(self._next) : self._start(self._next + 1)]
         self._next += 1
-        if self.announce is not None:
-            self.announce(len(batch))
         return list(batch) if isinstance(batch, range) else batch.tolist()
 
     def __length_hint__(self) -> int:

@@ -1,35 +1,27 @@
-"""batch: samples are written into the slots of a batch buffer, or become items that are stacked into a batch."""
+"""batch: samples are written into the slots of a batch, or become items that are stacked into a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.device import Normalize
-from ocr.pipeline.padding import Padding, fill_around, rounded_up
-from ocr.pipeline.sample import Maps, Sample
-from ocr.pipeline.targets import StoredTargets, Targets
+from ocr.pipeline.normalize import Normalize
+from ocr.pipeline.sample import STRIDE, Array, Maps, Sample
+from ocr.pipeline.targets import MAPS, StoredTargets, Targets
 
 Item = dict[str, Any]
 Batch = dict[str, Any]
 
-# name in an item -> name in a batch
-STACKED = {
-    "image": "images",
-    "prob_map": "prob_maps",
-    "thresh_map": "thresh_maps",
-    "prob_mask": "prob_masks",
-    "thresh_mask": "thresh_masks",
-}
+STACKED = {"image": "images"} | {name: spec.batch_name for name, spec in MAPS.items()}
+"""Name in an item, and its name in a batch."""
 LISTED = (
     "polygons",
     "ignore",
@@ -44,42 +36,76 @@ LISTED = (
 )
 
 
-class Slot(NamedTuple):
-    """The place of one sample in a batch buffer."""
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """What is around a page with its own shape, on the right and at the bottom: `fill`, nothing to find, and no loss."""
 
-    image: NDArray[Any]
+    fill: int
+    of_maps: Mapping[str, float]
+    """The value around each map."""
+    normalize: Normalize | None = None
+    """How pages are normalised on the host; None if they stay bytes."""
+
+    def of_image(self, dtype: np.dtype[Any]) -> Array:
+        """The pixel around a page, (3, 1, 1)."""
+        pixel = np.full((1, 1, 3), self.fill, dtype=np.uint8)
+        if dtype == np.uint8 or self.normalize is None:
+            return pixel.transpose(2, 0, 1).astype(dtype)
+        return self.normalize.on_host(pixel)
+
+
+def rounded_up(height: int, width: int) -> tuple[int, int]:
+    """The size of the smallest batch that holds a page.
+
+    >>> rounded_up(640, 321)
+    (640, 352)
+    """
+    return -(-height // STRIDE) * STRIDE, -(-width // STRIDE) * STRIDE
+
+
+def fill_around(array: Array, height: int, width: int, value: Any) -> None:
+    """Fill all of a (..., H, W) array but the first `height` rows and `width` columns."""
+    array[..., height:, :] = value
+    array[..., :height, width:] = value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot:
+    """The place of one sample in a batch."""
+
+    image: Array
     """(H, W, 3) bytes, or (3, H, W) floats."""
     maps: Maps
     padding: Padding | None = None
     """What is around a page that is smaller than the slot; None if none may be."""
 
-    def write(self, sample: Sample, normalize: Normalize | None, draw_maps: Targets | StoredTargets | None) -> Sample:
+    def write(self, sample: Sample, normalize: Normalize | None, targets: Targets | StoredTargets) -> Sample:
         """Write page and maps of a sample; returns the sample with where its maps came from.
 
-        The page is left out if DALI holds its pixels, and so are maps that are drawn elsewhere (`draw_maps=None`).
+        The page is left out if DALI holds its pixels.
         """
         inner = self.inside(*sample.size)
-        packed = sample.dense or sample.sampling
-        if packed is not None:
+        if sample.lazy is not None:
             with _contiguous(inner.image) as (out,):
-                packed.write(out, normalize)
+                sample.lazy.write(out, normalize)
         elif sample.image.size:
             inner.write_page(sample.image, normalize)
-        return sample if draw_maps is None else inner.write_maps(sample, draw_maps)
+        with _contiguous(*inner.maps.values()) as arrays:
+            source = targets.write(sample, dict(zip(inner.maps, arrays, strict=True)))
+        return replace(sample, maps=inner.maps, map_source=source)
 
     def inside(self, width: int, height: int) -> Slot:
         """The part of the slot that a page takes, what is around it filled."""
-        if self.padding is None or self.maps.prob_map.shape == (height, width):
+        if self.padding is None or next(iter(self.maps.values())).shape == (height, width):
             return self
         image_chw = self.image.transpose(2, 0, 1) if self.image.dtype == np.uint8 else self.image
         fill_around(image_chw, height, width, self.padding.of_image(self.image.dtype))
-        for array, value in zip(self.maps, self.padding.of_maps.values(), strict=True):
-            fill_around(array, height, width, value)
+        for name, array in self.maps.items():
+            fill_around(array, height, width, self.padding.of_maps[name])
         inner = self.image[:height, :width] if self.image.dtype == np.uint8 else self.image[:, :height, :width]
-        maps: list[Any] = [array[:height, :width] for array in self.maps]
-        return Slot(inner, Maps(*maps))
+        return Slot(inner, {name: array[:height, :width] for name, array in self.maps.items()})
 
-    def write_page(self, image_hwc: NDArray[Any], normalize: Normalize | None) -> None:
+    def write_page(self, image_hwc: Array, normalize: Normalize | None) -> None:
         """Copy the page, or normalise it on the way."""
         if self.image.dtype == np.uint8:
             np.copyto(self.image, image_hwc)
@@ -89,36 +115,15 @@ class Slot(NamedTuple):
         else:
             np.copyto(self.image, image_hwc.transpose(2, 0, 1))
 
-    def write_maps(self, sample: Sample, draw_maps: Targets | StoredTargets) -> Sample:
-        """Draw the maps in place, or copy those that the sample has or that are stored."""
-        if sample.maps is None and isinstance(draw_maps, Targets):
-            with _contiguous(*self.maps) as out:
-                draw_maps.draw(sample.polygons, *sample.size, sample.annotated, Maps(*out))
-            return replace(sample, maps=self.maps, map_source="drawn")
-        sample = draw_maps(sample) if sample.maps is None else sample
-        assert sample.maps is not None
-        for target, array in zip(self.maps, sample.maps, strict=True):
-            np.copyto(target, array)
-        return sample
-
 
 @contextmanager
-def _contiguous(*arrays: NDArray[Any]) -> Iterator[list[NDArray[Any]]]:
+def _contiguous(*arrays: Array) -> Iterator[list[Array]]:
     """What to write instead of arrays that have gaps, which compiled kernels do not take; it is copied at the end."""
     written = [array if array.flags.c_contiguous else np.empty(array.shape, array.dtype) for array in arrays]
     yield written
     for array, source in zip(arrays, written, strict=True):
         if source is not array:
             np.copyto(array, source)
-
-
-def are_consecutive(indices: Sequence[int]) -> bool:
-    """Whether samples are neighbours.
-
-    >>> are_consecutive([3, 4, 5]), are_consecutive([3, 5])
-    (True, False)
-    """
-    return list(indices) == list(range(indices[0], indices[0] + len(indices)))
 
 
 def to_item(
@@ -181,7 +186,7 @@ def listed(sample: Sample) -> Item:
     }
 
 
-def stacked(arrays: Mapping[str, NDArray[Any]]) -> Batch:
+def stacked(arrays: Mapping[str, Array]) -> Batch:
     """The tensors of a batch over arrays of all its samples; pages are (B, H, W, 3) uint8 or (B, 3, H, W) floats."""
     batch = {STACKED[name]: torch.from_numpy(array).unsqueeze(1) for name, array in arrays.items() if name != "image"}
     images = torch.from_numpy(arrays["image"])
@@ -193,25 +198,20 @@ def lists(items: Sequence[Item]) -> Batch:
     return {name: [item.get(name) for item in items] for name in LISTED}
 
 
-def as_batch(arrays: Mapping[str, NDArray[Any]], samples: Sequence[Sample]) -> Batch:
-    """A batch over existing arrays, and the samples that they belong to."""
-    return stacked(arrays) | lists([listed(sample) for sample in samples])
-
-
-def image_tensor(image_hwc: NDArray[Any], normalize: Normalize | None) -> torch.Tensor:
+def image_tensor(image_hwc: Array, normalize: Normalize | None) -> torch.Tensor:
     """(3, H, W): float32 if normalised, otherwise a view of the page."""
     if normalize is not None and image_hwc.dtype == np.uint8:
         return torch.from_numpy(normalize.on_host(image_hwc))
-    return _own(image_hwc).permute(2, 0, 1)
+    return _writable(image_hwc).permute(2, 0, 1)
 
 
 def map_tensors(maps: Maps) -> Item:
-    """The four maps as (1, H, W) tensors."""
-    return {name: _own(array)[None] for name, array in zip(Maps._fields, maps, strict=True)}
+    """The maps as (1, H, W) tensors."""
+    return {name: _writable(array)[None] for name, array in maps.items()}
 
 
-def _own(array: NDArray[Any]) -> torch.Tensor:
-    """A writable tensor: over the array, or over a copy of one that belongs to the cache."""
+def _writable(array: Array) -> torch.Tensor:
+    """A tensor over the array, or over a copy of one that must not be written."""
     return torch.from_numpy(array if array.flags.writeable else array.copy(order="K"))
 
 
@@ -234,7 +234,7 @@ def collate(items: Sequence[Item | None], targets: Targets) -> Batch | None:
 
 
 def _fits(item: Item, targets: Targets) -> bool:
-    if "prob_map" not in item or "prob_mask" not in item:
+    if any(name not in item for name in MAPS):
         return False
     drawn_with: Targets | None = item.get("targets")
     return drawn_with is None or same_maps(drawn_with, targets)
@@ -252,7 +252,7 @@ def _draw(item: Item, targets: Targets) -> Item:
         targets = replace(targets, min_text_size=drawn_with.min_text_size)
     polygons = Polygons.pack(item["polygons"], item.get("ignore"))
     maps = map_tensors(targets.draw(polygons, width, height, item.get("annotated", True)))
-    return maps | ({"padding": replace(item["padding"], thresh_min=targets.thresh_min)} if "padding" in item else {})
+    return maps | ({"padding": replace(item["padding"], of_maps=targets.outside)} if "padding" in item else {})
 
 
 def _stack(tensors: list[torch.Tensor]) -> torch.Tensor:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ocr.checks import Range
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.sample import PageView, Sample
-from ocr.pipeline.stage import Chance
+from ocr.pipeline.stage import Probabilistic
 
 
 class Copies(NamedTuple):
@@ -25,7 +25,7 @@ class Copies(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CopyPasteLines(Chance):
+class CopyPasteLines(Probabilistic):
     """Copy up to `lines` words or lines to free paper of the same page, and their polygons with them.
 
     Free is what no polygon comes near, between the first and the last text of the page: beyond it may be a table, or

@@ -10,13 +10,14 @@ import struct
 import threading
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.errors import ConfigError, DataError
+from ocr.errors import DataError
 from ocr.geometry.kernels.dense import content_window, from_differences, normalized_from_differences, to_differences
+from ocr.pipeline.sample import Array, LazyImage
 
 if TYPE_CHECKING:  # Ray workers do without torch.
     from ocr.pipeline.device import Normalize
@@ -27,7 +28,7 @@ _scratch = threading.local()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DensePage:
+class DensePage(LazyImage):
     """A page of bytes in dense form; it is unpacked where it is needed."""
 
     data: NDArray[np.uint8]
@@ -38,9 +39,6 @@ class DensePage:
         """The dense form of a page."""
         import cramjam
 
-        if image_hwc.dtype != np.uint8:
-            problem = f"a dense cache keeps bytes, but the stages make {image_hwc.dtype}. Set cache.form=raw"
-            raise ConfigError(problem, setting="cache.form", value="dense")
         image_hwc = np.ascontiguousarray(image_hwc)
         border, (top, left, bottom, right) = _border_and_window(image_hwc)
         differences = _planes(3, bottom - top, right - left)
@@ -62,14 +60,7 @@ class DensePage:
         width, height = self.size
         self._differences((height, width))
 
-    def unpack(self) -> NDArray[np.uint8]:
-        """The page, (H, W, 3)."""
-        width, height = self.size
-        page = np.empty((height, width, 3), dtype=np.uint8)
-        self.write(page)
-        return page
-
-    def write(self, out: NDArray[Any], normalize: Normalize | None = None) -> None:
+    def write(self, out: Array, normalize: Normalize | None = None) -> None:
         """Unpack into (H, W, 3) bytes, or with `normalize` into (3, H, W) floats; nothing is allocated or copied."""
         differences, top, left, border = self._differences(out.shape[:2] if normalize is None else out.shape[1:])
         if normalize is None:

@@ -9,22 +9,22 @@ from typing import overload
 from ocr.errors import ConfigError
 from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.signature import Signature
-from ocr.pipeline.source import FolderSource
+from ocr.pipeline.signature import SourceState
+from ocr.pipeline.source import FolderSource, Source
 
 
 @dataclass(slots=True, eq=False)
-class JoinedSource:
-    """The labelled pages under the indices that they have alone, so with the same random numbers; then the others."""
+class JoinedSource(Source):
+    """The labelled pages under the indices that they have alone, so with the same random numbers; then the others.
+
+    Each sample says whether its page has labels.
+    """
 
     labelled: FolderSource
     unlabelled: FolderSource
 
-    def __len__(self) -> int:
-        return len(self.labelled) + len(self.unlabelled)
-
     @property
-    def location(self) -> str:
+    def location(self) -> str:  # type: ignore[override]
         return f"{self.labelled.location} and {len(self.unlabelled)} pages without labels of {self.unlabelled.location}"
 
     @property
@@ -36,43 +36,23 @@ class JoinedSource:
         return digest(self.labelled.names_digest, self.unlabelled.names_digest)
 
     @property
-    def annotated(self) -> bool:
-        """True of the split; each sample says it of its page."""
-        return True
-
-    @property
-    def is_ready(self) -> bool:
-        return False
-
-    @property
-    def skipped(self) -> dict[str, str]:
+    def skipped(self) -> dict[str, str]:  # type: ignore[override]
         return self.labelled.skipped
-
-    def number(self, index: int) -> int:
-        return index
-
-    def entry(self, index: int) -> Sample:
-        source, own = self._of(index)
-        return replace(source.entry(own), index=index)
 
     def read(self, index: int) -> Sample:
         source, own = self._of(index)
         return replace(source.read(own), index=index)
 
+    def state(self, index: int) -> SourceState:
+        source, own = self._of(index)
+        return source.state(own)
+
     def size(self, index: int, max_pixels: int) -> tuple[int, int]:
         source, own = self._of(index)
         return source.size(own, max_pixels)
 
-    def signature(self, index: int) -> Signature | None:
-        source, own = self._of(index)
-        return source.signature(own)
-
-    def annotation_digest(self, index: int) -> bytes:
-        source, own = self._of(index)
-        return source.annotation_digest(own)
-
-    def look(self) -> Sequence[int]:
-        return self.labelled.look()
+    def refresh(self) -> Sequence[int]:
+        return self.labelled.refresh()
 
     def _of(self, index: int) -> tuple[FolderSource, int]:
         labelled = len(self.labelled)

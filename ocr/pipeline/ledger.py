@@ -55,16 +55,6 @@ class Ledger:
         """Note what happened to a sample."""
         self._packed[sample.index] = _pack(sample)
 
-    def note(self, indices: Sequence[int], rows: NDArray[np.int64]) -> None:
-        """Note what happened to samples, one row each."""
-        self._packed[indices] = rows
-
-    def note_cached(self, indices: Sequence[int], outcomes: Sequence[str]) -> None:
-        """Correct how samples got into the cache: one that was made just now is not a hit."""
-        for index, outcome in zip(indices, outcomes, strict=True):
-            if outcome:
-                self._packed[index] = self._packed[index] & ~sum(_CACHE_FLAGS.values()) | _CACHE_FLAGS[outcome]
-
     def skip(self, index: int) -> None:
         """Note that a sample could not be used."""
         self._packed[index] = _FLAGS["seen"] | _FLAGS["skipped"]
@@ -96,11 +86,6 @@ def _of(packed: NDArray[np.int64], count: str) -> NDArray[Any]:
     which = POLYGON_COUNTS.index(count)
     polygons: NDArray[np.int64] = packed >> _SHIFTS[which] & _LARGEST[which]
     return polygons
-
-
-def rows_of(samples: Sequence[Sample]) -> NDArray[np.int64]:
-    """The ledger rows of samples."""
-    return np.array([_pack(sample) for sample in samples], dtype=np.int64)
 
 
 def _pack(sample: Sample) -> int:

@@ -1,10 +1,14 @@
-"""The schema of a stored sample: one list of arrays and fields, as bytes in the cache and as JSON in shards."""
+"""A sample as it is stored: one value of bytes in the cache, the same fields as JSON in shards.
+
+A value is the length of the metadata, the metadata, and the dense page. Nothing is pickled.
+"""
 
 from __future__ import annotations
 
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -17,22 +21,34 @@ from ocr.formats.native import page_size
 from ocr.formats.validate import pack_words
 from ocr.geometry.mend import MAX_VERTICES
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.sample import POLYGON_COUNTS, Maps, Sample
+from ocr.pipeline.dense import DensePage
+from ocr.pipeline.sample import POLYGON_COUNTS, Sample
 
-ARRAYS = ("image", *Maps._fields)
-"""Names of the arrays of a sample, in the order in which they are stored."""
-MAP_DTYPES: dict[str, type[np.generic]] = dict(
-    zip(Maps._fields, (np.float32, np.float32, np.bool_, np.bool_), strict=True)
-)
-FIELDS = ("shape", "raw_size", "orientation", "polygon_frame", "recovered", *POLYGON_COUNTS)
+FIELDS = ("annotated", "shape", "raw_size", "orientation", "polygon_frame", "recovered", *POLYGON_COUNTS)
 """Fields of a sample that JSON stores as they are; its pairs come back as lists."""
 _SOUND: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("shape", "raw_size"), lambda size: _is_count(*size) and len(size) == 2),
+    "annotated": lambda value: type(value) is bool,
     "orientation": lambda value: _is_count(value) and 1 <= value <= 8,
     **dict.fromkeys(("polygon_frame", "recovered"), lambda value: type(value) is str),
     **dict.fromkeys(POLYGON_COUNTS, lambda value: _is_count(value)),
 }
 _LENGTHS = struct.Struct("<III")
+_LENGTH = struct.Struct("<I")
+
+
+def pack_page(sample: Sample) -> bytes:
+    """A sample at the cut, as a cache keeps it."""
+    metadata = to_bytes(sample)
+    page = sample.lazy if isinstance(sample.lazy, DensePage) else DensePage.pack(sample.unpacked().image)
+    return b"".join([_LENGTH.pack(len(metadata)), metadata, page.data])
+
+
+def unpack_page(value: bytes, entry: Sample) -> Sample:
+    """The sample that was packed; `entry` adds its index, its name and its path."""
+    start = _LENGTH.size + _LENGTH.unpack_from(value)[0]
+    page = DensePage(np.frombuffer(value, np.uint8, offset=start))
+    return replace(entry, **from_bytes(value[_LENGTH.size : start]), lazy=page)
 
 
 def to_bytes(sample: Sample) -> bytes:

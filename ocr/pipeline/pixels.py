@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import cv2
 import numpy as np
@@ -11,15 +11,15 @@ import simplejpeg
 from numpy.typing import NDArray
 
 from ocr.checks import SHARE, Range
-from ocr.pipeline.sample import PageView, Sample
-from ocr.pipeline.sampling import Sampling, SamplingStage
-from ocr.pipeline.stage import Chance
+from ocr.pipeline.sample import Array, PageView, Sample
+from ocr.pipeline.stage import Probabilistic
+from ocr.pipeline.warp import OnePassStage, WarpPass
 
 # Pixels; a narrower Gaussian changes nothing.
 MIN_SIGMA = 0.2
 
 
-class RandomPixels(Chance):
+class RandomPixels(Probabilistic):
     """A random stage that leaves every polygon where it is."""
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class Colours(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ColourJitter(RandomPixels, SamplingStage):
+class ColourJitter(RandomPixels, OnePassStage):
     """Change brightness, contrast and saturation, each by up to its share, in one matrix product."""
 
     brightness: float = 0.2
@@ -52,10 +52,10 @@ class ColourJitter(RandomPixels, SamplingStage):
         matrix = brightness * contrast * (saturation * np.eye(3) + (1 - saturation) * gray)
         return Colours(matrix, 127.5 * (1 - contrast))
 
-    def join(self, sampling: Sampling, parameters: Colours) -> Sampling | None:
-        return sampling.coloured(*parameters)
+    def join(self, warp: WarpPass, parameters: Colours) -> WarpPass | None:
+        return warp.coloured(*parameters)
 
-    def change(self, image_hwc: NDArray[Any], parameters: Colours) -> NDArray[Any]:
+    def change(self, image_hwc: Array, parameters: Colours) -> Array:
         matrix, shift = parameters
         return np.asarray(cv2.transform(image_hwc, np.column_stack([matrix, [shift] * 3])))
 

@@ -1,4 +1,4 @@
-"""prefix: the fixed part of the geometry, from a page of any size to the size that the model sees."""
+"""prefix: the fixed part of the path, from encoded bytes to the page that is cached."""
 
 from __future__ import annotations
 
@@ -10,12 +10,38 @@ from numpy.typing import NDArray
 
 from ocr.checks import SIDE, Range, check_numbers, check_word
 from ocr.errors import ConfigError
+from ocr.pipeline.decode import Decode
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage, Sizes
 
 INTERPOLATIONS = {"linear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA, "cubic": cv2.INTER_CUBIC}
 POSITIONS = ("center", "top_left", "top_right", "bottom_left", "bottom_right")
 SHAPES = ("square", "page")
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPart:
+    """Decode a page and run its fixed stages; holds no reference to the dataset, and is sent to other machines."""
+
+    decode: Decode
+    stages: tuple[FixedStage, ...] = ()
+
+    def __call__(self, raw: Sample) -> Sample:
+        return self._run(self.decode(raw))
+
+    def measure(self, raw: Sample) -> Sample:
+        """The page for the sake of its geometry; pixels are not decoded if the first stage is a letterbox."""
+        return self(raw) if self.decode.needed_side is None else self._run(self.decode.measure(raw))
+
+    @property
+    def parts(self) -> tuple[FixedStage, ...]:
+        """All that the output depends on, for its fingerprint."""
+        return (self.decode, *self.stages)
+
+    def _run(self, page: Sample) -> Sample:
+        for stage in self.stages:
+            page = stage(page)
+        return page
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,24 +11,42 @@ from numpy.typing import NDArray
 
 from ocr.geometry.polygons import Polygons
 
-if TYPE_CHECKING:
-    from ocr.pipeline.dense import DensePage
-    from ocr.pipeline.sampling import Sampling
+if TYPE_CHECKING:  # Ray workers do without torch.
+    from ocr.pipeline.device import Normalize
 
+Array = NDArray[Any]
 NO_IMAGE = np.zeros((0, 0, 3), dtype=np.uint8)
 UNMOVED = np.eye(3)
 UNMOVED.flags.writeable = False
+STRIDE = 32
+"""Sides of a batch are multiples of this: the detector's coarsest features have one pixel for so many."""
 POLYGON_COUNTS = ("dropped_polygons", "crossed_polygons", "simplified_polygons")
 """Fields of a sample that count polygons which are not as annotated."""
 
+Maps = dict[str, Array]
+"""The target maps of a page, each (H, W), by their names in `ocr.pipeline.targets.MAPS`."""
 
-class Maps(NamedTuple):
-    """What the loss compares with, all (H, W): where text is, how far from its border, and where each counts."""
 
-    prob_map: NDArray[np.float32]
-    thresh_map: NDArray[np.float32]
-    prob_mask: NDArray[np.bool_]
-    thresh_mask: NDArray[np.bool_]
+class LazyImage(ABC):
+    """Pixels that are made where they are needed: in the slot of a batch, without a page in between."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """(width, height)"""
+
+    @abstractmethod
+    def write(self, out: Array, normalize: Normalize | None = None) -> None:
+        """Make the pixels into (H, W, 3) bytes, or with `normalize` into (3, H, W) floats."""
+
+    def pixels(self) -> NDArray[np.uint8]:
+        """The pixels, (H, W, 3), made now."""
+        width, height = self.size
+        out = np.empty((height, width, 3), dtype=np.uint8)
+        self.write(out)
+        return out
 
 
 class PageView(NamedTuple):
@@ -51,16 +70,12 @@ class Sample:
     """(width, height) that the annotation gives for the page; shows which frame its polygons are in."""
 
     encoded: bytes = b""
-    image: NDArray[Any] = field(default_factory=lambda: NO_IMAGE)
+    image: Array = field(default_factory=lambda: NO_IMAGE)
     """(H, W, 3): upright RGB uint8 from decode on; float32 only after a `Normalize` in the list of transforms."""
-
-    dense: DensePage | None = None
-    """The page as a dense cache has it, while `image` is empty."""
-    sampling: Sampling | None = None
-    """The pass over pixels that makes the page, while `image` is empty."""
-
+    lazy: LazyImage | None = None
+    """What makes the pixels, while `image` is empty."""
     reduced_from: tuple[int, int] | None = None
-    """(width, height) of the polygons' frame while `image` has fewer: decoded smaller, not made yet, or in DALI."""
+    """(width, height) of the polygons' frame while `image` has fewer: decoded smaller, or in DALI."""
 
     inverse_matrix: NDArray[np.float64] = field(default_factory=lambda: UNMOVED)
     """From the pixels of `image` back to the upright source page."""
@@ -74,9 +89,9 @@ class Sample:
 
     maps: Maps | None = None
     map_source: str = ""
-    """Where the maps are from: "drawn", "stored", "stale" (stored ones did not fit, so they were drawn) or "cached"."""
+    """Where the maps are from: "drawn", "stored", or "stale" (stored ones did not fit, so they were drawn)."""
     cached: str = ""
-    """What the cache had: "hit", "miss", "invalid" (there, but with other content), or "" if there is no cache."""
+    """What the cache had: "hit", "miss", "invalid" (damaged bytes), or "" if there is no cache."""
     recovered: str = ""
     """Why a strict decoder refused the file that a tolerant one then read; empty for a sound file."""
     dropped_polygons: int = 0
@@ -97,6 +112,8 @@ class Sample:
     @property
     def size(self) -> tuple[int, int]:
         """(width, height) of the frame that polygons live in."""
+        if self.lazy is not None:
+            return self.lazy.size
         return self.reduced_from or (self.width, self.height)
 
     @property
@@ -106,12 +123,9 @@ class Sample:
 
     def unpacked(self) -> Sample:
         """The sample with its pixels."""
-        packed = self.dense or self.sampling
-        if packed is None:
-            return self
-        return replace(self, image=packed.unpack(), dense=None, sampling=None, reduced_from=None)
+        return self if self.lazy is None else replace(self, image=self.lazy.pixels(), lazy=None)
 
-    def moved(self, image: NDArray[Any], matrix: NDArray[np.float64], frame: tuple[int, int] | None = None) -> Sample:
+    def moved(self, image: Array, matrix: NDArray[np.float64], frame: tuple[int, int] | None = None) -> Sample:
         """The sample after its pixels were moved to `image`: moves polygons and the matrix back to the source page.
 
         `frame` is the (width, height) that polygons live in, if it is not the image's own.
@@ -122,12 +136,13 @@ class Sample:
         page = replace(self, polygons=polygons.select(visible), dropped_polygons=self.dropped_polygons + gone)
         return page.placed(image, matrix)
 
-    def placed(self, image: NDArray[Any], matrix: NDArray[np.float64]) -> Sample:
+    def placed(self, image: Array, matrix: NDArray[np.float64]) -> Sample:
         """The sample after pixels and polygons were moved; polygons that lost their area are dropped and counted."""
         solid = self.polygons.solid
         return replace(
             self,
             image=image,
+            lazy=None,
             polygons=self.polygons.select(solid),
             inverse_matrix=self.inverse_matrix @ np.linalg.inv(matrix),
             dropped_polygons=self.dropped_polygons + int(len(solid) - solid.sum()),

@@ -34,6 +34,19 @@ class Signature(NamedTuple):
 UNKNOWN = Signature(-1, 0, 0, 0)
 
 
+class SourceState(NamedTuple):
+    """What a page is made of, known without reading it."""
+
+    path: str
+    """Of its file, or of the shard and its name there."""
+    signature: Signature | None
+    """Of its file; None if it is gone."""
+    annotation: bytes
+    """Digest of the annotation and the file's name, 16 bytes."""
+    content: bytes | None = None
+    """Digest of the image's bytes, 16 bytes, where something other than the file tells it."""
+
+
 def file_signature(path: str | os.PathLike[str]) -> Signature | None:
     """The signature of a file; None if there is no such file."""
     try:

@@ -1,16 +1,22 @@
-"""source: a folder of images and its annotation become samples of encoded bytes and polygons."""
+"""source: where pages come from. A folder of images and its annotation become samples of bytes and polygons."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import BytesIO
+from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from types import MappingProxyType
 
-from ocr.errors import ConfigError, GlyphFeedError, ImageError
+import numpy as np
+
+from ocr.errors import ConfigError, DataError, GlyphFeedError, ImageError
 from ocr.formats.lines import list_faults
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.geometry.polygons import Polygons
@@ -19,94 +25,86 @@ from ocr.pipeline.folder_split import FolderSplit
 from ocr.pipeline.image_header import size_in_header
 from ocr.pipeline.image_listing import ImageListing
 from ocr.pipeline.kept_table import KeptTable, state_of
-from ocr.pipeline.page_rows import NO_POLYGONS, PageRows
+from ocr.pipeline.page_rows import PageRows
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.signature import Signature, file_signature
+from ocr.pipeline.signature import Signature, SourceState, file_signature
+from ocr.pipeline.stage import Sizes
+from ocr.system import usable_cores
 
 log = logging.getLogger(__name__)
 ON_BAD_SAMPLE = ("raise", "skip")
-MAX_REMEMBERED = 4096
-"""Paths that a process remembers: every epoch asks for the signature of every page, and a cached page takes 40 us."""
+AT_ONCE = 4096
+MAX_REMEMBERED = 100_000
+"""Pages whose path and annotation digest a process remembers: every epoch asks for them, and they take 30 us."""
 
 
-class Origin(Protocol):
-    """What samples are made of: all that a cache asks for."""
+class Source(ABC):
+    """Where pages come from: a folder, tar shards, both. A new one implements `names`, `read` and `state`."""
+
+    location: str = ""
+    """The folder or shards, as messages name them."""
+    annotated: bool = True
+    """Whether there is an annotation."""
+    is_ready: bool = False
+    """Whether pages are stored as the fixed stages left them, instead of as image files."""
+    skipped: Mapping[str, str] = MappingProxyType({})
+    """File name of each page that was left out when the source was opened, and why."""
 
     @property
-    def location(self) -> str:
-        """The folder or shards, as messages name them."""
-
-    @property
+    @abstractmethod
     def names(self) -> Sequence[str]:
-        """File names of all pages."""
+        """File names of all pages, in the order of their indices."""
+
+    @abstractmethod
+    def read(self, index: int) -> Sample:
+        """One page as it is stored: its bytes, and its polygons as annotated."""
+
+    @abstractmethod
+    def state(self, index: int) -> SourceState:
+        """What a page is made of now; reads neither image nor annotation."""
+
+    def __len__(self) -> int:
+        return len(self.names)
 
     @property
     def names_digest(self) -> str:
-        """Digest of all file names, known without reading them."""
-
-    def __len__(self) -> int: ...
-
-    def entry(self, index: int) -> Sample:
-        """Name and path of a page; what its annotation says is read with its image."""
-
-    def read(self, index: int) -> Sample:
-        """One page as it is stored."""
-
-    def signature(self, index: int) -> Signature | None:
-        """Changes if the image changes, and is known without reading it; None if the image is gone."""
-
-    def annotation_digest(self, index: int) -> bytes:
-        """Digest of everything that the annotation says about a page."""
-
-
-class Source(Origin, Protocol):
-    """Where pages come from: a folder, tar shards."""
-
-    @property
-    def annotated(self) -> bool:
-        """Whether there is an annotation."""
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether pages are stored as the fixed stages left them, instead of as image files."""
-
-    @property
-    def skipped(self) -> dict[str, str]:
-        """File name of each page that was left out when the source was opened, and why."""
+        """Digest of all file names, in their order."""
+        return digest(*self.names)
 
     def number(self, index: int) -> int:
         """The number of a page among all pages of the dataset, of which these may be a part; it seeds randomness."""
+        return index
 
     def size(self, index: int, max_pixels: int) -> tuple[int, int]:
         """(width, height) of the upright page, known without decoding it; ImageError if it is not an image."""
+        page = self.read(index)
+        return size_in_header(BytesIO(page.encoded), page.path, max_pixels)
 
-    def look(self) -> Sequence[int]:
-        """An epoch starts: follow edits of all but the images; returns the pages that may have other words now."""
+    def refresh(self) -> Sequence[int]:
+        """An epoch starts: follow edits of the annotation; returns the pages that have another one now."""
+        return ()
 
 
 @dataclass(slots=True, eq=False)
-class FolderSource:
+class FolderSource(Source):
     """The pages of one split, in the order of the annotation, or sorted by name if there is none."""
 
     folder: Path
     entries: PageRows
-    annotated: bool
-    skipped: dict[str, str]
+    annotated: bool = field()
+    skipped: dict[str, str] = field()
     """File name of each page that was left out when the annotation was read, and why."""
     reopen: Callable[[], FolderSource | None] | None = None
     """Opens the folder again if the annotation was changed since it was opened."""
-    _paths: dict[int, str] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[int, tuple[str, bytes]] = field(default_factory=dict, init=False, repr=False)
+    """Path and digest of the annotation of pages that were asked for."""
 
     def __len__(self) -> int:
         return len(self.entries)
 
     @property
-    def location(self) -> str:
+    def location(self) -> str:  # type: ignore[override]
         return str(self.folder.resolve())
-
-    @property
-    def is_ready(self) -> bool:
-        return False
 
     @property
     def names(self) -> Sequence[str]:
@@ -120,51 +118,40 @@ class FolderSource:
         """Some of the pages, in memory."""
         return replace(self, entries=PageRows.of(self.entries[index] for index in indices), skipped={}, reopen=None)
 
-    def number(self, index: int) -> int:
-        """The index itself: all pages are here."""
-        return index
-
     def read(self, index: int) -> Sample:
-        """One page as it is on disk."""
         entry = self.entries[index]
-        page = replace(self.entry(index), polygons=entry.polygons, claimed_size=entry.claimed_size)
+        path = os.path.join(self.folder, entry.filename)
         try:
-            with open(page.path, "rb") as stream:
-                return replace(page, encoded=stream.read())
+            with open(path, "rb") as stream:
+                encoded = stream.read()
         except OSError as error:
             raise ImageError(
-                f"{page.path}: cannot be opened ({error.strerror}). Restore it, or set on_bad_sample=skip",
-                path=page.path,
+                f"{path}: cannot be opened ({error.strerror}). Restore it, or set on_bad_sample=skip", path=path
             ) from error
+        return Sample(
+            index, entry.filename, path, entry.polygons, self.annotated, entry.claimed_size, encoded=encoded
+        )
+
+    def state(self, index: int) -> SourceState:
+        known = self._known.get(index)
+        if known is None:
+            entry = self.entries[index]
+            annotation = annotation_digest(entry.filename, entry.polygons, entry.claimed_size, self.annotated)
+            known = os.path.join(self.folder, entry.filename), annotation
+            if len(self._known) < MAX_REMEMBERED:
+                self._known[index] = known
+        path, annotation = known
+        return SourceState(path, file_signature(path), annotation)
 
     def size(self, index: int, max_pixels: int) -> tuple[int, int]:
-        """(width, height) of the upright page, in the header of its file."""
-        path = self.entry(index).path
+        path = os.path.join(self.folder, self.entries.names[index])
         try:
             with open(path, "rb") as stream:
                 return size_in_header(stream, path, max_pixels)
         except OSError as error:
             raise ImageError(f"{path}: cannot be opened ({error.strerror})", path=path) from error
 
-    def entry(self, index: int) -> Sample:
-        """Name and path of a page."""
-        name = self.entries.names[index]
-        return Sample(index, name, os.path.join(self.folder, name), NO_POLYGONS, self.annotated)
-
-    def signature(self, index: int) -> Signature | None:
-        """Signature of a page's file; None if it is gone."""
-        path = self._paths.get(index)
-        if path is None:
-            path = os.path.join(self.folder, self.entries.names[index])
-            if len(self._paths) < MAX_REMEMBERED:
-                self._paths[index] = path
-        return file_signature(path)
-
-    def annotation_digest(self, index: int) -> bytes:
-        entry = self.entries[index]
-        return annotation_digest(entry.polygons, entry.claimed_size, self.annotated)
-
-    def look(self) -> Sequence[int]:
+    def refresh(self) -> Sequence[int]:
         """Read an annotation again that was changed; pages that are not in both versions stay as they are."""
         try:
             found = self.reopen() if self.reopen is not None else None
@@ -178,7 +165,7 @@ class FolderSource:
         if new.names_digest != self.names_digest:
             new, added, removed = self.entries.updated(new)
         changed = self.entries.differences(new)
-        self.entries, self.reopen = new, found.reopen
+        self.entries, self.reopen, self._known = new, found.reopen, {}
         log.warning("%s: the annotation was changed, and is read again: %d pages differ", self.folder, len(changed))
         if added or removed:
             log.warning(
@@ -190,11 +177,33 @@ class FolderSource:
         return changed
 
 
-def annotation_digest(polygons: Polygons, claimed_size: tuple[int, int] | None, annotated: bool) -> bytes:
-    """Digest of everything that an annotation says about a page; the same for folders and shards."""
+def annotation_digest(
+    filename: str, polygons: Polygons, claimed_size: tuple[int, int] | None, annotated: bool
+) -> bytes:
+    """Digest of all that a page is made of besides its image: stages see its name, and what the annotation says."""
     arrays = (polygons.vertices, polygons.offsets, polygons.ignore)
     words = repr((polygons.texts, claimed_size, annotated))
-    return bytes.fromhex(digest(*(array.tobytes() for array in arrays), words))
+    return bytes.fromhex(digest(filename, *(array.tobytes() for array in arrays), words))
+
+
+def page_sizes(source: Source, max_pixels: int) -> Sizes:
+    """(N, 2): width and height of every page, upright, from the headers of their files."""
+
+    def size(index: int) -> tuple[int, int]:
+        try:
+            return source.size(index, max_pixels)
+        except DataError:
+            return 0, 0  # Whoever decodes the page reports it.
+
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        # A pool queues all that it is given at once.
+        pieces = (range(len(source))[start : start + AT_ONCE] for start in range(0, len(source), AT_ONCE))
+        found = chain.from_iterable(pool.map(size, some) for some in pieces)
+        sizes: Sizes = np.fromiter(found, np.dtype((np.int64, 2)), len(source))
+    bad = np.flatnonzero(sizes[:, 0] == 0)
+    # Unreadable pages are spread over the batches of others: a batch of nothing else would be none.
+    sizes[bad] = np.resize(np.delete(sizes, bad, axis=0), (len(bad), 2)) if len(bad) < len(sizes) else 1
+    return sizes
 
 
 def open_folder(

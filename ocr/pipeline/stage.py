@@ -1,9 +1,13 @@
-"""Fixed and random stages are different types; the cut is at the first random one."""
+"""Fixed and random stages are different types; the cut is at the first random one.
+
+Whoever takes a page through its stages calls `stage.run(sample, rng)`, whichever kind they are.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +28,10 @@ class FixedStage(ABC):
 
     @abstractmethod
     def __call__(self, sample: Sample) -> Sample: ...
+
+    def run(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        """The sample changed; a fixed stage draws nothing."""
+        return self(sample.unpacked())
 
     def sizes_after(self, sizes: Sizes) -> Sizes:
         """The sizes that pages will have; they decide which pages share a batch if pages keep their shape."""
@@ -61,12 +69,13 @@ class RandomStage(ABC):
         """The sizes that pages will have; a batch with a page that is larger than that is made again."""
         return sizes
 
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+    def run(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        """The sample changed as drawn for it."""
         parameters = self.draw(rng, sample.view)
-        return sample if parameters is None else self.apply(sample, parameters)
+        return sample if parameters is None else self.apply(sample.unpacked(), parameters)
 
 
-class Chance(RandomStage):
+class Probabilistic(RandomStage):
     """A random stage that happens with probability `p`."""
 
     __slots__ = ()
@@ -94,8 +103,21 @@ class Chance(RandomStage):
 Stage = FixedStage | RandomStage
 
 
-def run(stages: Sequence[Stage], sample: Sample, rng: np.random.Generator) -> Sample:
-    """Pass a sample through stages of both kinds."""
-    for stage in stages:
-        sample = stage(sample) if isinstance(stage, FixedStage) else stage(sample, rng)
-    return sample
+def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
+    """The generator of one sample in one epoch: the same in any worker, after any resume.
+
+    >>> sample_generator(0, 1, 2).integers(100) == sample_generator(0, 1, 2).integers(100)
+    np.True_
+    """
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, epoch, index))))
+
+
+def split_at_cut(stages: Sequence[Stage]) -> tuple[tuple[FixedStage, ...], tuple[Stage, ...]]:
+    """Split into the longest fixed prefix and the rest."""
+    fixed = tuple(takewhile(lambda stage: isinstance(stage, FixedStage), stages))
+    return fixed, tuple(stages[len(fixed) :])  # type: ignore[return-value]
+
+
+def moves_polygons(stages: Sequence[Stage]) -> bool:
+    """Whether polygons of the same page differ between epochs, and so do their maps."""
+    return any(isinstance(stage, RandomStage) and stage.moves_geometry for stage in stages)

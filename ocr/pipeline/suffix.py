@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -15,14 +15,16 @@ from ocr.pipeline.pixels import ColourJitter as ColourJitter
 from ocr.pipeline.pixels import JpegNoise as JpegNoise
 from ocr.pipeline.pixels import RandomBlur as RandomBlur
 from ocr.pipeline.pixels import RandomShadow as RandomShadow
-from ocr.pipeline.placement import Matrix, Placement, Window, is_affine
 from ocr.pipeline.prefix import Letterbox, scaled_sizes
-from ocr.pipeline.sample import NO_IMAGE, PageView, Sample
-from ocr.pipeline.sampling import Sampling, SamplingStage
-from ocr.pipeline.stage import Chance, Sizes, Stage
+from ocr.pipeline.sample import Array, PageView, Sample
+from ocr.pipeline.stage import Probabilistic, Sizes, Stage
+from ocr.pipeline.warp import Matrix, OnePassStage, Placement, WarpPass, Window, is_affine
+
+CAMERA_DISTANCE = 1.0
+"""From the camera to the page, in longest sides of the page: from here a telephone's lens just sees all of it."""
 
 
-class RandomGeometry(Chance):
+class RandomGeometry(Probabilistic):
     """A random stage that draws a 3x3 matrix, in pixel centres."""
 
     __slots__ = ()
@@ -39,7 +41,7 @@ class RandomGeometry(Chance):
 
 
 @dataclass(frozen=True, slots=True)
-class TextAwareCrop(Chance):
+class TextAwareCrop(Probabilistic):
     """Cut out a window whose borders pass between the words, and scale it to fill the page.
 
     Text marked ignore may be cut; every other polygon is either inside the window or outside.
@@ -85,7 +87,7 @@ def _free_columns(low: NDArray[np.float32], high: NDArray[np.float32], length: i
 
 
 @dataclass(frozen=True, slots=True)
-class Warp(SamplingStage):
+class Warp(OnePassStage):
     """A crop, several geometric stages and a second letterbox, in one sampling of pixels."""
 
     steps: tuple[RandomGeometry, ...]
@@ -130,13 +132,13 @@ class Warp(SamplingStage):
             return sizes
         return scaled_sizes(sizes, self.size) if self.shape == "page" else np.full_like(sizes, self.size)
 
-    def join(self, sampling: Sampling, parameters: Placement) -> Sampling | None:
-        return sampling.placed(parameters, self.fill)
+    def join(self, warp: WarpPass, parameters: Placement) -> WarpPass | None:
+        return warp.placed(parameters, self.fill)
 
     def follow(self, sample: Sample, parameters: Placement) -> Sample:
-        return parameters.follow(sample, NO_IMAGE)
+        return parameters.follow(sample)
 
-    def change(self, image_hwc: NDArray[Any], parameters: Placement) -> NDArray[Any]:
+    def change(self, image_hwc: Array, parameters: Placement) -> Array:
         left, top, right, bottom = parameters.window
         out = (parameters.page.width, parameters.page.height)
         # Sampling from the window alone turns everything around it into border, so no cut words remain visible.
@@ -245,7 +247,7 @@ def _about_centre(cos: float, sin: float, page: PageView) -> Matrix:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomWindow(SamplingStage):
+class RandomWindow(OnePassStage):
     """Cut out a square of `size` pixels, somewhere around a word: a part of the page in full resolution.
 
     Words on its border are cut, in pixels and maps alike. A page smaller than the window is left alone; a page that is
@@ -278,12 +280,54 @@ class RandomWindow(SamplingStage):
     def sizes_after(self, sizes: Sizes) -> Sizes:
         return np.minimum(sizes, self.size)
 
-    def join(self, sampling: Sampling, parameters: Placement) -> Sampling:
-        return sampling.cut(parameters.window)
+    def join(self, warp: WarpPass, parameters: Placement) -> WarpPass:
+        return warp.cut(parameters.window)
 
     def follow(self, sample: Sample, parameters: Placement) -> Sample:
-        return parameters.follow(sample, NO_IMAGE)
+        return parameters.follow(sample)
 
-    def change(self, image_hwc: NDArray[Any], parameters: Placement) -> NDArray[Any]:
+    def change(self, image_hwc: Array, parameters: Placement) -> Array:
         left, top, right, bottom = parameters.window
         return np.ascontiguousarray(image_hwc[top:bottom, left:right])
+
+
+@dataclass(frozen=True, slots=True)
+class RandomPerspective(RandomGeometry):
+    """Photograph the page at an angle of up to `degrees`, sideways as well as up or down."""
+
+    is_affine = False
+    degrees: float = 15.0
+    p: float = 0.3
+    # Up to here the whole page is in front of the camera.
+    ranges: ClassVar = {"degrees": Range(0, 40)}
+
+    def choose(self, rng: np.random.Generator, page: PageView) -> Matrix:
+        aside, up = np.deg2rad(rng.uniform(-self.degrees, self.degrees, 2))
+        about_y = np.array([[np.cos(aside), 0, np.sin(aside)], [0, 1, 0], [-np.sin(aside), 0, np.cos(aside)]])
+        about_x = np.array([[1, 0, 0], [0, np.cos(up), -np.sin(up)], [0, np.sin(up), np.cos(up)]])
+        tilted = about_y @ about_x
+        # The page is a plane, so its third column never counts; what is nearer to the camera is larger.
+        tilted[2] /= CAMERA_DISTANCE * max(page.width, page.height)
+        tilted[:, 2] = 0, 0, 1
+        to_centre = np.array([[1, 0, (1 - page.width) / 2], [0, 1, (1 - page.height) / 2], [0, 0, 1]])
+        matrix: Matrix = np.linalg.inv(to_centre) @ tilted @ to_centre
+        return matrix
+
+
+@dataclass(frozen=True, slots=True)
+class QuarterTurn(RandomGeometry):
+    """Turn the page by 90, 180 or 270 degrees, exactly; a page that is not square changes its sides."""
+
+    p: float = 0.5
+
+    def choose(self, rng: np.random.Generator, page: PageView) -> Matrix:
+        right, bottom = page.width - 1, page.height - 1
+        turns = (
+            [[0, -1, bottom], [1, 0, 0], [0, 0, 1]],
+            [[-1, 0, right], [0, -1, bottom], [0, 0, 1]],
+            [[0, 1, 0], [-1, 0, right], [0, 0, 1]],
+        )
+        return np.array(turns[rng.integers(3)], dtype=np.float64)
+
+    def size(self, matrix: Matrix, page: PageView) -> tuple[int, int]:
+        return (page.height, page.width) if matrix[0, 0] == 0 else (page.width, page.height)

@@ -22,13 +22,35 @@ from numpy.typing import NDArray
 from ocr.checks import SHARE, Range, check_numbers
 from ocr.errors import ConfigError, MapError
 from ocr.formats.maps import map_file, read_maps
-from ocr.geometry.kernels.maps import draw_maps, fill_boxes, find_upright_boxes, measure_outlines
+from ocr.geometry.kernels.maps import draw_maps, find_upright_boxes, measure_outlines
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import digest, stages_digest
 from ocr.pipeline.sample import Maps, Sample
 from ocr.pipeline.stage import FixedStage
 
 log = logging.getLogger(__name__)
+
+
+class MapSpec(NamedTuple):
+    """A target map, (H, W) of a page."""
+
+    dtype: type[np.generic]
+    outside: float | str
+    """Around a page that is smaller than its batch: a value, or the setting of `Targets` that has it."""
+    batch_name: str
+    on_disk: type[np.generic]
+    """In a file of maps."""
+
+
+MAPS: dict[str, MapSpec] = {
+    "prob_map": MapSpec(np.float32, 0.0, "prob_maps", np.uint8),
+    "thresh_map": MapSpec(np.float32, "thresh_min", "thresh_maps", np.float32),
+    "prob_mask": MapSpec(np.bool_, False, "prob_masks", np.bool_),
+    "thresh_mask": MapSpec(np.bool_, False, "thresh_masks", np.bool_),
+}
+"""What the loss compares with: where text is, how far from its border, and where each of them counts."""
+ON_DISK = {name: spec.on_disk for name, spec in MAPS.items()}
+
 # Pixels. Vertices further out are moved here: Clipper ends the process beyond 2^62, and OpenCV walks every row.
 FAR = 1 << 20
 
@@ -84,49 +106,38 @@ class Targets(FixedStage):
             problem = f"{self!r}: thresh_min < thresh_max must hold"
             raise ConfigError(problem, setting="Targets.thresh_min", value=self.thresh_min)
 
+    @property
+    def outside(self) -> dict[str, float]:
+        """The value of each map around a page that is smaller than its batch."""
+        return {
+            name: getattr(self, spec.outside) if isinstance(spec.outside, str) else spec.outside
+            for name, spec in MAPS.items()
+        }
+
     def __call__(self, sample: Sample) -> Sample:
-        maps = self.draw(sample.polygons, *sample.size, sample.annotated)
-        return replace(sample, maps=maps, map_source="drawn")
+        return with_maps(self, sample)
+
+    def write(self, sample: Sample, out: Maps) -> str:
+        """Draw the maps of a page in place; returns where they are from."""
+        self.draw(sample.polygons, *sample.size, sample.annotated, out)
+        return "drawn"
 
     def draw(
         self, polygons: Polygons, width: int, height: int, annotated: bool = True, out: Maps | None = None
     ) -> Maps:
-        """The four maps of a page of this size, written into `out` if it is given."""
-        size = (height, width)
-        maps = out or Maps(
-            np.empty(size, np.float32), np.empty(size, np.float32), np.empty(size, np.bool_), np.empty(size, np.bool_)
-        )
+        """The maps of a page of this size, written into `out` if it is given."""
+        maps = empty_maps(width, height) if out is None else out
         shapes, low, high = self._shapes(polygons), float(self.thresh_min), float(self.thresh_max)
         outlines = _read_only(polygons.vertices), _read_only(polygons.offsets)
         # If nobody looked for text, an empty map must not teach that there is none.
         draw_maps(
             *outlines, shapes.reach, shapes.boxes, low, high, annotated,
-            maps.prob_map, maps.thresh_map, maps.prob_mask, maps.thresh_mask,
+            maps["prob_map"], maps["thresh_map"], maps["prob_mask"], maps["thresh_mask"],
         )  # fmt: skip
-        shapes.fill_others(maps.prob_map, maps.thresh_mask)
-        shapes.erase(maps.prob_mask)
-        shapes.erase(maps.thresh_mask)
+        shapes.fill_others(maps["prob_map"], maps["thresh_mask"])
+        shapes.erase(maps["prob_mask"])
+        shapes.erase(maps["thresh_mask"])
         return maps
-
-    def fill(
-        self,
-        polygons: Polygons,
-        annotated: bool,
-        prob_map: NDArray[np.float32],
-        prob_mask: NDArray[np.bool_],
-        thresh_mask: NDArray[np.bool_],
-    ) -> NDArray[np.float64]:
-        """Fill all but the border band, which is added to `thresh_map` and `thresh_mask` by the caller.
-
-        Returns how far the band of each polygon reaches: D, or 0 if the polygon is left out of the loss.
-        """
-        for array, value in ((prob_map, 0), (prob_mask, annotated), (thresh_mask, False)):
-            array.fill(value)
-        shapes = self._shapes(polygons)
-        fill_boxes(shapes.boxes, prob_map, thresh_mask)
-        shapes.fill_others(prob_map, thresh_mask)
-        shapes.erase(prob_mask)
-        return shapes.reach
 
     def _shapes(self, polygons: Polygons) -> Shapes:
         offsets = _read_only(polygons.offsets)
@@ -195,28 +206,53 @@ class StoredTargets(FixedStage):
         return f"StoredTargets({self.targets!r})"
 
     def __call__(self, sample: Sample) -> Sample:
+        return with_maps(self, sample)
+
+    def write(self, sample: Sample, out: Maps) -> str:
+        """Copy the stored maps of a page, or draw them in place; returns where they are from."""
+        stored, source = self.read(sample)
+        if stored is None:
+            self.targets.write(sample, out)
+            return source
+        for name, array in stored.items():
+            np.copyto(out[name], array)
+        return source
+
+    def read(self, sample: Sample) -> tuple[Maps | None, str]:
+        """The stored maps of a page; None with "drawn" if there are none, and with "stale" if they do not fit."""
         file = map_file(self.folder, sample.filename)
         try:
-            _, maps = read_maps(file, maps_fingerprint(sample, self.targets), sample.size)
+            _, maps = read_maps(file, ON_DISK, maps_fingerprint(sample, self.targets), sample.size)
         except FileNotFoundError:
-            return self.targets(sample)
+            return None, "drawn"
         except MapError as error:
             _warn_once(self.folder, str(error))
-        else:
-            if maps is not None:
-                return replace(sample, maps=Maps(*maps), map_source="stored")  # type: ignore[arg-type]
+            return None, "stale"
+        if maps is None:
             _warn_once(
                 self.folder,
                 f"{file} was drawn from other polygons, another size or other code "
-                f"than {sample.filename} has now. Write them again: python scripts/preprocess_maps.py",
+                f"than {sample.filename} has now. Rewrite it: python scripts/preprocess_maps.py",
             )
-        return replace(self.targets(sample), map_source="stale")
+            return None, "stale"
+        return maps, "stored"
+
+
+def empty_maps(width: int, height: int) -> Maps:
+    """Memory for the maps of a page."""
+    return {name: np.empty((height, width), spec.dtype) for name, spec in MAPS.items()}
+
+
+def with_maps(targets: Targets | StoredTargets, sample: Sample) -> Sample:
+    """The sample with its maps."""
+    maps = empty_maps(*sample.size)
+    return replace(sample, map_source=targets.write(sample, maps), maps=maps)
 
 
 def _warn_once(folder: Path, reason: str) -> None:
     """Warn of the first map of a folder that does not fit; the ledger counts them all."""
     if next(_warnings(folder)) == 0:
-        log.warning("%s: stale maps are not used but drawn again. The first: %s", folder, reason)
+        log.warning("%s: stale maps are not used, but redrawn. The first: %s", folder, reason)
 
 
 @cache

@@ -20,10 +20,10 @@ from ocr.errors import DataError, MapError
 from ocr.formats.maps import map_file, maps_folder, read_fingerprint, write_maps
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.pipeline.image_listing import hash_of
-from ocr.pipeline.page import FixedPart
+from ocr.pipeline.prefix import FixedPart
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import FolderSource
-from ocr.pipeline.targets import Targets, maps_fingerprint
+from ocr.pipeline.targets import ON_DISK, Targets, maps_fingerprint
 from ocr.tools.executor import LazyTasks, check_executor, run_tasks
 
 if TYPE_CHECKING:  # Ray workers do without torch.
@@ -82,7 +82,7 @@ class PageMaps:
             pass  # Missing or damaged: written now.
         maps = self.targets(page).maps
         assert maps is not None
-        write_maps(target, maps, fingerprint, self.compress)
+        write_maps(target, {name: maps[name].astype(ON_DISK[name]) for name in maps}, fingerprint, self.compress)
         return "written"
 
 

@@ -1,4 +1,4 @@
-"""One line per split: what its cache keeps, before the first epoch; what happened to its pages, after each."""
+"""One line per split: where its pages are kept, before the first epoch; what happened to them, after each."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from ocr.cache.forecast import forecast
 from ocr.datasets.data_module import OCRDataModule
 from ocr.datasets.page_dataset import PageDataset
-from ocr.datasets.webstream import OCRWebStream, StreamLedger
 from ocr.geometry.mend import MAX_VERTICES
 from ocr.pipeline.ledger import Ledger
 from ocr.pipeline.sample import POLYGON_COUNTS
+from ocr.units import format_bytes
 
 NAMED_FILES = 3
 POLYGON_WORDS = dict(
@@ -33,22 +32,25 @@ class DataReport(lightning.Callback):
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console()
         self._validated = False
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
-        self._tell_form(trainer, "train")
+        self._report_cache(trainer, "train")
 
     def on_validation_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
-        self._tell_form(trainer, "val")
+        self._report_cache(trainer, "val")
 
-    def _tell_form(self, trainer: lightning.Trainer, split: str) -> None:
-        """Once per split, before its first epoch: what its cache keeps, and how many pages fit."""
+    def _report_cache(self, trainer: lightning.Trainer, split: str) -> None:
+        """Once per split, before its first epoch: where its pages are kept, and how much room there is."""
         module = getattr(trainer, "datamodule", None)
         dataset = module.datasets.get(split) if isinstance(module, OCRDataModule) else None
-        is_first = split not in self._told and trainer.is_global_zero
-        self._told.add(split)
+        is_first = split not in self._reported and trainer.is_global_zero
+        self._reported.add(split)
         if is_first and isinstance(dataset, PageDataset) and dataset.cache is not None:
-            line = f"{split}: {forecast(dataset.cache)}"
+            store = dataset.cache.store
+            limit, setting = store.limit
+            room = f"{format_bytes(store.used_bytes())} of {format_bytes(limit)}, {setting}" if limit else setting
+            line = f"{split}: pages are kept in {store.folder} ({room})"
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def on_validation_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:
@@ -58,7 +60,7 @@ class DataReport(lightning.Callback):
         module = getattr(trainer, "datamodule", None)
         for split in ("train", "val") if self._validated else ("train",):
             dataset = module.datasets.get(split) if isinstance(module, OCRDataModule) else None
-            if isinstance(dataset, PageDataset | OCRWebStream):
+            if isinstance(dataset, PageDataset):
                 counts = _counts_of_all_ranks(dataset.ledger, trainer, pl_module)
                 if trainer.is_global_zero:
                     line = f"{split}: {describe(dataset, counts)}"
@@ -66,12 +68,14 @@ class DataReport(lightning.Callback):
         self._validated = False
 
 
-def describe(dataset: PageDataset | OCRWebStream, counts: dict[str, int]) -> str:
+def describe(dataset: PageDataset, counts: dict[str, int]) -> str:
     """A summary of the pages of an epoch."""
     parts = [f"{counts['seen']} pages"]
     if dataset.cache is not None:
         hits, misses, invalid = (counts[f"cache_{name}"] for name in ("hits", "misses", "invalid"))
-        parts.append(f"cache {hits} hits, {misses} misses, {invalid} invalid, covers {dataset.cache.covered:.0%}")
+        parts.append(f"cache {hits} hits, {misses} misses, {invalid} invalid")
+        if dataset.cache.stopped:
+            parts.append(f"nothing more is kept: {dataset.cache.stopped}")
     if counts["maps_stale"]:
         parts.append(f"{counts['maps_stale']} stale maps redrawn")
     for name, what in POLYGON_WORDS.items():
@@ -83,13 +87,13 @@ def describe(dataset: PageDataset | OCRWebStream, counts: dict[str, int]) -> str
     return "; ".join(parts)
 
 
-def _first_files(dataset: PageDataset | OCRWebStream, count: str) -> str:
+def _first_files(dataset: PageDataset, count: str) -> str:
     files = dataset.ledger.files(count)
     more = ", ..." if len(files) > NAMED_FILES else ""
     return f" ({', '.join(files[:NAMED_FILES])}{more})" if files else ""
 
 
-def _counts_of_all_ranks(ledger: Ledger | StreamLedger, trainer: lightning.Trainer, pl_module: Any) -> dict[str, int]:
+def _counts_of_all_ranks(ledger: Ledger, trainer: lightning.Trainer, pl_module: Any) -> dict[str, int]:
     totals = ledger.totals()
     if trainer.world_size == 1:
         return totals

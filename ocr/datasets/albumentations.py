@@ -1,8 +1,12 @@
-"""Albumentations transforms as stages: letterboxing becomes our own stage, the others run as they are."""
+"""Albumentations transforms as stages: letterboxing becomes our own stage, the others run as they are.
+
+Nothing here imports Albumentations before a list of transforms has one of its own.
+"""
 
 from __future__ import annotations
 
 import copy
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +17,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.datasets.known_transforms import CONDITIONAL, is_exactly, is_kind_of
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import move_points
 from ocr.optional import require
@@ -22,6 +25,8 @@ from ocr.pipeline.sample import PageView, Sample
 from ocr.pipeline.stage import FixedStage, RandomStage, Stage
 
 PURPOSE = "A transform of another library in the list"
+CONDITIONAL = "ConditionalNormalize"
+_HOMES = {CONDITIONAL: "ocr.datasets.conditional_normalize"}
 # With p = 1 and single values for their ranges these draw nothing at random.
 _FIXED = frozenset(
     {"CenterCrop", "Crop", "Equalize", "HorizontalFlip", "InvertImg", "LongestMaxSize", "NoOp", "Normalize"}
@@ -243,3 +248,18 @@ def _fit(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.
     # Only random transforms bend lines, so the inverse matrix of a validation page is always exact.
     homography: Any = cv2.findHomography(before, after)[0]
     return np.vstack([affine.T, [0, 0, 1]]) if homography is None else np.asarray(homography, dtype=np.float64)
+
+
+def is_exactly(step: object, *names: str) -> bool:
+    """Whether a transform is an instance of one of these classes, and not of a subclass."""
+    return any(type(step) is _class(name) for name in names)
+
+
+def is_kind_of(step: object, *names: str) -> bool:
+    """Whether a transform is an instance of one of these classes or of a subclass."""
+    return any(isinstance(step, kind) for name in names if (kind := _class(name)) is not None)
+
+
+def _class(name: str) -> Any:
+    """A class of Albumentations, or ours that extends one; None as long as nobody imported it: there is no instance."""
+    return getattr(sys.modules.get(_HOMES.get(name, "albumentations")), name, None)

@@ -1,4 +1,4 @@
-"""The batches of one loader from torch's DataLoader: worker processes, for transforms that hold the GIL."""
+"""processes: the batches of one loader from torch's DataLoader, for transforms that hold the GIL."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from ocr.loader.batch_maker import Collate, Finish
-from ocr.loader.protocol import LoadableDataset, Pages
+from ocr.loader.workers import Collate, Finish
 from ocr.pipeline.batch import Batch, Item, in_shape
+from ocr.pipeline.path import path_of
 
 Key = tuple[int, int, tuple[int, int] | None]
 """Epoch and index of a sample, and the (height, width) of its batch if pages keep their own shape."""
+NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
 
 
 class ProcessEngine:
     """A DataLoader whose workers end with every pass, unless they are persistent."""
 
     def __init__(
-        self,
-        dataset: LoadableDataset,
-        collate_fn: Collate,
-        finish: Finish | None,
-        num_workers: int,
-        **settings: Any,
+        self, dataset: Any, collate_fn: Collate, finish: Finish | None, num_workers: int, **settings: Any
     ) -> None:
         """`settings` are those of torch's DataLoader; the ones that need workers are ignored without."""
         if not num_workers:
@@ -68,18 +64,16 @@ class _Plan:
 class _ItemsOfEpochs:
     """The samples of a dataset by epoch and index: passes over one dataset at once have different epochs."""
 
-    def __init__(self, dataset: LoadableDataset) -> None:
+    def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
 
     def __getitem__(self, key: Key) -> Item | None:
         epoch, index, shape = key
-        if not isinstance(self.dataset, Pages):
-            try:
-                return self.dataset[index]
-            except StopIteration as error:
-                # To torch's DataLoader this would be the end of the epoch.
-                raise RuntimeError(f"item {index} of the dataset raised StopIteration") from error
-        return in_shape(self.dataset.item(index, epoch), shape)
-
-
-NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
+        if path_of(self.dataset) is not None:
+            return in_shape(self.dataset.item(index, epoch), shape)
+        try:
+            item: Item | None = self.dataset[index]
+            return item
+        except StopIteration as error:
+            # To torch's DataLoader this would be the end of the epoch.
+            raise RuntimeError(f"item {index} of the dataset raised StopIteration") from error

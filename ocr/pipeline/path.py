@@ -1,0 +1,183 @@
+"""path: THE path of a page, from its source to its place in a batch.
+
+    source -> decode -> prefix -> | cache | -> suffix -> targets -> batch -> device
+
+Everything up to the cut `| cache |` is fixed; the suffix is random, and all of its randomness is `(seed, epoch, index)`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ocr.errors import DataError, GlyphFeedError, StageError
+from ocr.pipeline.batch import Padding
+from ocr.pipeline.decode import Decode
+from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.ledger import Ledger
+from ocr.pipeline.metadata import pack_page, unpack_page
+from ocr.pipeline.normalize import Normalize
+from ocr.pipeline.page_rows import NO_POLYGONS
+from ocr.pipeline.prefix import FixedPart, Letterbox
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.source import Source, page_sizes
+from ocr.pipeline.stage import FixedStage, Sizes, Stage, sample_generator
+from ocr.pipeline.targets import StoredTargets, Targets
+
+if TYPE_CHECKING:
+    from ocr.cache.cache import Cache
+
+log = logging.getLogger(__name__)
+
+
+class Place(Protocol):
+    """Where a sample is written: a `Slot`, or a place in a batch that takes its slot from the first sample."""
+
+    def write(self, sample: Sample, normalize: Normalize | None, targets: Targets | StoredTargets) -> Sample: ...
+
+
+@dataclass(frozen=True)
+class PagePath:
+    """The pages of a source, each step of their way a method that calls the one above it."""
+
+    source: Source
+    decode: Decode
+    fixed: tuple[FixedStage, ...]
+    random: tuple[Stage, ...]
+    targets: Targets | StoredTargets
+    normalize: Normalize | None
+    """Applied while the slot is written; None: images stay uint8 until the device."""
+    seed: int
+    cache: Cache | None
+    ledger: Ledger
+    on_bad_sample: str = "raise"
+    normalization: Normalize | None = None
+    """What the model's input needs, wherever it is applied."""
+
+    def make(self, index: int) -> Sample:
+        """A page at the cut, made now: read, decoded, through the fixed stages."""
+        return self._made(self.source.read(index))
+
+    def at_cut(self, index: int) -> Sample:
+        """A page at the cut: from the cache, where a hit has the digest of what the file and annotation are now."""
+        if self.cache is None or self.source.is_ready:
+            return self.make(index)
+        state, raw = self.source.state(index), None
+        content = state.content
+        if content is None and state.signature is not None:
+            content = self.cache.content_of(state.path, state.signature)
+        if content is None:
+            # Judged before the file is read: one that changed just now may change again while it is read.
+            settled = state.signature.settled() if state.signature is not None else None
+            raw = self.source.read(index)
+            content = content_digest(raw.encoded)
+            if settled is not None:
+                self.cache.remember(state.path, settled, content)
+        kept = self.cache.get(content, state.annotation)
+        if kept.value is not None and not (kept.recheck and self._differs(index, kept.value)):
+            entry = Sample(index, self.source.names[index], state.path, NO_POLYGONS, self.source.annotated)
+            return replace(unpack_page(kept.value, entry), cached="hit")
+        raw = raw or self.source.read(index)
+        sample = self._made(raw)
+        if self.source.state(index).annotation == state.annotation:
+            self.cache.put(content_digest(raw.encoded), state.annotation, pack_page(sample))
+        return replace(sample, cached=kept.outcome if kept.value is None else "invalid")
+
+    def augmented(self, index: int, epoch: int) -> Sample:
+        """A page of an epoch after the random stages; the last pass over its pixels is yet to be made."""
+        sample = self.at_cut(index)
+        if self.random:
+            rng = sample_generator(self.seed, epoch, self.source.number(index))
+            for stage in self.random:
+                sample = stage.run(sample, rng)
+        return sample
+
+    def write(self, index: int, epoch: int, place: Place) -> Sample | None:
+        """Everything: pixels and maps of a page of an epoch, in its place of a batch; None if the page is skipped."""
+        with self.guard(index):
+            sample = place.write(self.augmented(index, epoch), self.normalize, self.targets)
+            self.ledger.record(sample)
+            return sample
+        return None
+
+    def sample(self, index: int, epoch: int) -> Sample:
+        """A page of an epoch by itself, with its pixels and maps."""
+        return self.targets(self.augmented(index, epoch).unpacked())
+
+    @contextmanager
+    def guard(self, index: int) -> Iterator[None]:
+        """Skip a page that cannot be used if `on_bad_sample="skip"`; name the page that a stage failed on."""
+        try:
+            yield
+        except DataError as error:
+            if self.on_bad_sample == "raise":
+                raise
+            log.warning("skipped %s", error)
+            self.ledger.skip(index)
+        except (GlyphFeedError, MemoryError):
+            raise
+        except Exception as error:
+            name = self.source.names[index]
+            raise StageError(
+                f"{name} (sample {index}): {type(error).__name__}: {error}", value=index, path=name
+            ) from error
+
+    @property
+    def drawn(self) -> Targets:
+        """How maps are drawn where none are stored."""
+        return self.targets.targets if isinstance(self.targets, StoredTargets) else self.targets
+
+    @cached_property
+    def fixed_part(self) -> FixedPart:
+        """Decode and the fixed stages as one value."""
+        return FixedPart(self.decode, self.fixed)
+
+    @cached_property
+    def padding(self) -> Padding | None:
+        """What is around a page in its batch; None if all pages have one size."""
+        boxes = (stage for stage in (*self.fixed, *self.random) if isinstance(stage, Letterbox))
+        box = next((box for box in boxes if box.shape == "page"), None)
+        tall, wide = self.sizes_after(np.array([[1, 9], [9, 1]]))
+        if box is None or (tall == wide).all():
+            return None
+        return Padding(box.fill, self.drawn.outside, self.normalize)
+
+    def sizes_after(self, sizes: Sizes) -> Sizes:
+        """The (width, height) that upright pages of these sizes will have."""
+        for stage in (*self.fixed, *self.random):
+            sizes = stage.sizes_after(sizes)
+        return sizes
+
+    @cached_property
+    def planned_sizes(self) -> Sizes:
+        """(N, 2): width and height that each page will have in a batch, from the headers of the files.
+
+        A page that is edited later may have another size: then its batch becomes larger.
+        """
+        return self.sizes_after(page_sizes(self.source, self.decode.max_pixels))
+
+    def _made(self, raw: Sample) -> Sample:
+        return raw if self.source.is_ready else self.fixed_part(raw)
+
+    def _differs(self, index: int, value: bytes) -> bool:
+        """Whether the stages now make something else of a page; then nothing that is kept of these stages is used."""
+        assert self.cache is not None
+        try:
+            if pack_page(self.make(index)) == value:
+                return False
+        except DataError:
+            return False  # The file went away since; reading the page reports it.
+        self.cache.distrust(self.source.names[index])
+        return True
+
+
+def path_of(dataset: object) -> PagePath | None:
+    """The path of a dataset of pages; None for any other dataset."""
+    path = getattr(dataset, "path", None)
+    return path if isinstance(path, PagePath) else None
