@@ -38,7 +38,7 @@ LISTED = (
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """What is around a page with its own shape, on the right and at the bottom: `fill`, nothing to find, and no loss."""
+    """What is right of and below a page with its own shape: `fill`, nothing to find, and no loss."""
 
     fill: int
     of_maps: Mapping[str, float]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.errors import DataError
+from ocr.errors import ConfigError, DataError
 from ocr.geometry.kernels.dense import content_window, from_differences, normalized_from_differences, to_differences
 from ocr.pipeline.sample import Array, LazyImage
 
@@ -39,6 +39,13 @@ class DensePage(LazyImage):
         """The dense form of a page."""
         import cramjam
 
+        if image_hwc.dtype != np.uint8:
+            raise ConfigError(
+                f"a page of {image_hwc.dtype} cannot be kept: pages are bytes in caches and ready shards. Set "
+                "makes_floats in the stage that made them, or data.cache=off",
+                setting="data.cache",
+                value=str(image_hwc.dtype),
+            )
         image_hwc = np.ascontiguousarray(image_hwc)
         border, (top, left, bottom, right) = _border_and_window(image_hwc)
         differences = _planes(3, bottom - top, right - left)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -41,14 +40,14 @@ def pack_page(sample: Sample) -> bytes:
     """A sample at the cut, as a cache keeps it."""
     metadata = to_bytes(sample)
     page = sample.lazy if isinstance(sample.lazy, DensePage) else DensePage.pack(sample.unpacked().image)
-    return b"".join([_LENGTH.pack(len(metadata)), metadata, page.data])
+    return b"".join([_LENGTH.pack(len(metadata)), metadata, page.data.data])
 
 
-def unpack_page(value: bytes, entry: Sample) -> Sample:
-    """The sample that was packed; `entry` adds its index, its name and its path."""
+def unpack_page(value: bytes, **entry: Any) -> Sample:
+    """The sample that was packed; `entry` are its fields that are not in the value, such as its index and its name."""
     start = _LENGTH.size + _LENGTH.unpack_from(value)[0]
     page = DensePage(np.frombuffer(value, np.uint8, offset=start))
-    return replace(entry, **from_bytes(value[_LENGTH.size : start]), lazy=page)
+    return Sample(**entry, **from_bytes(value[_LENGTH.size : start]), lazy=page)
 
 
 def to_bytes(sample: Sample) -> bytes:

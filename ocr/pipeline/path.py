@@ -2,7 +2,7 @@
 
     source -> decode -> prefix -> | cache | -> suffix -> targets -> batch -> device
 
-Everything up to the cut `| cache |` is fixed; the suffix is random, and all of its randomness is `(seed, epoch, index)`.
+Everything up to the cut is fixed. The suffix is random, and all of its randomness is `(seed, epoch, index)`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.ledger import Ledger
 from ocr.pipeline.metadata import pack_page, unpack_page
 from ocr.pipeline.normalize import Normalize
-from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.prefix import FixedPart, Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import Source, page_sizes
@@ -81,8 +80,8 @@ class PagePath:
                 self.cache.remember(state.path, settled, content)
         kept = self.cache.get(content, state.annotation)
         if kept.value is not None and not (kept.recheck and self._differs(index, kept.value)):
-            entry = Sample(index, self.source.names[index], state.path, NO_POLYGONS, self.source.annotated)
-            return replace(unpack_page(kept.value, entry), cached="hit")
+            name = self.source.names[index]
+            return unpack_page(kept.value, index=index, filename=name, path=state.path, cached="hit")
         raw = raw or self.source.read(index)
         sample = self._made(raw)
         if self.source.state(index).annotation == state.annotation:
@@ -100,11 +99,11 @@ class PagePath:
 
     def write(self, index: int, epoch: int, place: Place) -> Sample | None:
         """Everything: pixels and maps of a page of an epoch, in its place of a batch; None if the page is skipped."""
+        written = None
         with self.guard(index):
-            sample = place.write(self.augmented(index, epoch), self.normalize, self.targets)
-            self.ledger.record(sample)
-            return sample
-        return None
+            written = place.write(self.augmented(index, epoch), self.normalize, self.targets)
+            self.ledger.record(written)
+        return written
 
     def sample(self, index: int, epoch: int) -> Sample:
         """A page of an epoch by itself, with its pixels and maps."""

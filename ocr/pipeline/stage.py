@@ -22,9 +22,11 @@ Sizes = NDArray[np.int64]
 
 
 class FixedStage(ABC):
-    """Same sample in, same sample out: its output may be cached."""
+    """Same sample in, same sample out: its output can be cached."""
 
     __slots__ = ()
+    makes_floats: bool = False
+    """Whether pages are floats from here on: then they are no longer cached, which keeps bytes."""
 
     @abstractmethod
     def __call__(self, sample: Sample) -> Sample: ...
@@ -113,8 +115,8 @@ def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
 
 
 def split_at_cut(stages: Sequence[Stage]) -> tuple[tuple[FixedStage, ...], tuple[Stage, ...]]:
-    """Split into the longest fixed prefix and the rest."""
-    fixed = tuple(takewhile(lambda stage: isinstance(stage, FixedStage), stages))
+    """Split into the longest fixed prefix that leaves pages bytes, and the rest."""
+    fixed = tuple(takewhile(lambda stage: isinstance(stage, FixedStage) and not stage.makes_floats, stages))
     return fixed, tuple(stages[len(fixed) :])  # type: ignore[return-value]
 
 

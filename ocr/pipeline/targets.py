@@ -127,7 +127,7 @@ class Targets(FixedStage):
     ) -> Maps:
         """The maps of a page of this size, written into `out` if it is given."""
         maps = empty_maps(width, height) if out is None else out
-        shapes, low, high = self._shapes(polygons), float(self.thresh_min), float(self.thresh_max)
+        shapes, low, high = self.shapes(polygons), float(self.thresh_min), float(self.thresh_max)
         outlines = _read_only(polygons.vertices), _read_only(polygons.offsets)
         # If nobody looked for text, an empty map must not teach that there is none.
         draw_maps(
@@ -139,7 +139,8 @@ class Targets(FixedStage):
         shapes.erase(maps["thresh_mask"])
         return maps
 
-    def _shapes(self, polygons: Polygons) -> Shapes:
+    def shapes(self, polygons: Polygons) -> Shapes:
+        """What is drawn of polygons, and which are left out of the loss."""
         offsets = _read_only(polygons.offsets)
         areas, perimeters = measure_outlines(_read_only(polygons.vertices), offsets)
         distances = np.minimum(areas * (1 - self.shrink_ratio**2) / np.maximum(perimeters, 1e-9), FAR)

@@ -1,7 +1,7 @@
 """warp: where geometry puts a page, and the one pass over its pixels that takes them there.
 
-Random geometry only draws matrices. A `Placement` is their product with the polygons that follow it; a `WarpPass` samples
-the pixels once, through the matrix, cut and coloured, where the batch wants them.
+Random geometry only draws matrices. A `Placement` is their product with the polygons that follow it. A `WarpPass`
+samples the pixels once, through the matrix, cut and coloured, where the batch wants them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.geometry.kernels.perspective import sample_perspective
 from ocr.geometry.kernels.resample import sample_normalized_page, sample_page
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.sample import NO_IMAGE, Array, LazyImage, PageView, Sample
@@ -186,9 +186,13 @@ class WarpPass(LazyImage):
 
     def _after_perspective(self) -> WarpPass:
         """What is left to do once a projective matrix was applied: colours and normalisation."""
-        width, height = self.size
-        page = np.empty((height, width, 3), dtype=np.uint8)
-        sample_perspective(self.page, _plain(self.window), self.matrix, self.corner, self.fill, page)
+        (width, height), (left, top, right, bottom) = self.size, self.window
+        matrix = self.matrix @ np.array([[1, 0, self.corner[0]], [0, 1, self.corner[1]], [0, 0, 1]])
+        shown, border = self.page[top:bottom, left:right], (self.fill,) * 3
+        how = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        page = np.asarray(cv2.warpPerspective(shown, matrix, (width, height), flags=how, borderValue=border), np.uint8)
+        depth = np.add.outer(matrix[2, 1] * np.arange(height), matrix[2, 0] * np.arange(width) + matrix[2, 2])
+        page[depth <= 0] = self.fill  # Behind the horizon there is no page, but its mirror image.
         page.flags.writeable = False
         return replace(self, page=page, window=Window(0, 0, width, height), matrix=np.eye(3), corner=(0, 0))
 
