@@ -23,7 +23,7 @@ from ocr.deploy.service.command import EXAMPLES as SERVE_EXAMPLES
 from ocr.deploy.service.command import serve
 from ocr.exit_status import one_line_errors
 from ocr.tools.annotations_command import convert_annotations
-from ocr.tools.cache.command import app as cache_app
+from ocr.tools.cache import app as cache_app
 from ocr.tools.convert.command import convert
 from ocr.tools.doctor_command import EXAMPLES as DOCTOR_EXAMPLES
 from ocr.tools.doctor_command import doctor

@@ -80,12 +80,13 @@ def test_settings_reach_the_stages_they_are_for(synthetic):
     assert (dataset.decode.scaled, dataset.decode.max_pixels) == ("off", 123456789)
     assert dataset.targets.shrink_ratio == 0.5
     assert instantiate(composed.collate_fn).targets.shrink_ratio == 0.5
-    assert dataset.seed == 9
+    assert dataset.path.seed == 9
 
 
-def test_the_documented_override_preloads_images(synthetic):
-    dataset = build_dataset(config(synthetic, "datasets.val_dataset.preload_images=true"), "val")
-    assert dataset.cache.covered == 1
+def test_the_documented_override_preloads_images(synthetic, tmp_path):
+    overrides = ("datasets.val_dataset.preload_images=true", f"cache.folder={tmp_path}")
+    dataset = build_dataset(config(synthetic, *overrides), "val")
+    assert [dataset.at_cut(index).cached for index in range(len(dataset))] == ["hit"] * len(dataset)
 
 
 def test_albumentations_transforms_can_be_listed_by_target(synthetic):

@@ -55,9 +55,7 @@ def contenders(data: Data, split: str, device: str) -> dict[str, Callable[[], fl
         DALI: through_dali(every, device),
         f"{DALI}, {EXACT}": through_dali(exact, device),
     }
-    if device == "gpu":
-        loaders[f"{DALI}, maps on the GPU"] = through_dali(every, device, maps="device")
-    elif train:
+    if train and device == "cpu":
         loaders[f"{DALI}, random stages in DALI"] = through_dali(every, device, suffix="dali")
     return {name: partial(seconds, loader, device) for name, loader in loaders.items()}
 

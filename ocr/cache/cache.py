@@ -13,12 +13,13 @@ import os
 import struct
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ocr.cache.store import PREFIX_BYTES, Store, cache_root, checked, open_store, unchecked
 from ocr.pipeline.dense import codec_version
 from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
 from ocr.pipeline.signature import UNKNOWN, Signature
+from ocr.units import parse_bytes
 
 log = logging.getLogger(__name__)
 FORMAT = "pages 1"
@@ -53,6 +54,8 @@ class Cache:
         recheck: int = RECHECKED,
     ) -> None:
         """`location` says where the pages are from, and `unit` what they are, for people who look into the cache."""
+        if max_bytes != "auto":
+            parse_bytes(max_bytes)  # An error of the setting, before the first page is read.
         self.root, self._max_bytes = cache_root(folder), max_bytes
         self.prefix = bytes.fromhex(digest(FORMAT, codec_version(), stages_digest(tuple(stages))))[:PREFIX_BYTES]
         self._about = {"unit": unit, "stages": " -> ".join(map(repr, stages))}
@@ -129,7 +132,7 @@ class Cache:
         vars(self).update(state, _lock=threading.Lock())
 
 
-def describe(store: Store) -> dict[bytes, dict[str, object]]:
+def describe(store: Store) -> dict[bytes, dict[str, Any]]:
     """By the prefix of their keys: what values are, where their sources are from, the stages that made them."""
     found = {}
     for prefix, text in store.items("about"):

@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from multiprocessing.util import Finalize
@@ -33,6 +33,7 @@ PREFIX_BYTES = 8
 """The beginning of a key: what was made by the same stages."""
 AT_ONCE = 32
 """Values per transaction: each waits for the disk once."""
+DELETED_AT_ONCE = 4096
 MAX_WAITING = 4 * AT_ONCE
 MAX_DELAY_SECONDS = 1.0
 SUSPEND_SECONDS = 10.0
@@ -44,23 +45,28 @@ OWN_DAYS = 7
 SPARE_SHARE = 0.05
 """Of the limit, freed when something must go, so that it need not be looked for with every value."""
 STUCK = f"a write took more than {PATIENCE_SECONDS:.0f} s: another process may be stopped while it writes"
-DAMAGE = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.PanicError, lmdb.VersionMismatchError)
+DAMAGE = (
+    *(lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.PanicError, lmdb.VersionMismatchError),
+    *(lmdb.PageFullError, lmdb.CursorFullError),
+)
+"""The last two are internal errors of LMDB, which a sound file cannot cause."""
 
 
 def cache_root(folder: str | os.PathLike[str] | None = None) -> Path:
     """`folder`, or else $GLYPHFEED_CACHE, or else glyphfeed in the user's folder for caches."""
     given = folder or os.environ.get("GLYPHFEED_CACHE")
     if given:
-        return Path(given).expanduser()
+        return Path(given).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glyphfeed"
 
 
 def open_store(root: Path, max_bytes: int | str = "auto", readonly: bool = False) -> Store:
     """The store of a folder, opened once per process, and again after a fork."""
     with _opening:
-        known = _stores.get(str(root))
+        folder = os.path.realpath(root)  # LMDB permits no process to open files twice, whatever their path.
+        known = _stores.get(folder)
         if known is None:
-            known = _stores[str(root)] = Store(root, max_bytes, readonly)
+            known = _stores[folder] = Store(root, max_bytes, readonly)
         return known
 
 
@@ -99,7 +105,7 @@ class Store:
     def put(self, table: str, key: bytes, value: bytes) -> None:
         """Keep a value; a thread writes it with others."""
         with self._change:
-            if self.stopped or self._env is None:
+            if self.stopped or (self._env is None and not self._is_suspended):
                 return
             self._waiting[table][key] = value
             if table == "pages":
@@ -123,12 +129,15 @@ class Store:
                 self._stop(STUCK)
             self._is_flushing = False
 
-    def delete(self, keys: list[bytes]) -> None:
-        """Remove values."""
-        with self._transaction(write=True) as transaction:
-            for key in keys if transaction is not None else ():
-                for table in ("pages", "used"):
-                    transaction.delete(TABLES[table] + key)
+    def delete(self, keys: Sequence[bytes]) -> None:
+        """Remove values, some at a time: others can write in between."""
+        for start in range(0, len(keys), DELETED_AT_ONCE):
+            with self._transaction(write=True) as transaction:
+                if transaction is None:
+                    return
+                for key in keys[start : start + DELETED_AT_ONCE]:
+                    for table in ("pages", "used"):
+                        transaction.delete(TABLES[table] + key)
 
     def delete_all(self, prefix: bytes) -> None:
         """Remove everything that was made by the same stages."""
@@ -146,6 +155,11 @@ class Store:
         """What all values take; the file can be larger, and its free space is used again."""
         with self._transaction() as transaction:
             return 0 if transaction is None else _used(transaction, self._main)
+
+    def file_bytes(self) -> int:
+        """What the file takes."""
+        file = self.folder / "data.mdb"
+        return file.stat().st_size if file.exists() else 0
 
     @property
     def limit(self) -> tuple[int, str]:
@@ -173,12 +187,52 @@ class Store:
         self.flush()
         self.suspend()
         self._inode = 0
+        self.resume()
+
+    def compact(self) -> bool:
+        """Give the room of deleted values back to the disk; False if another process has the files open.
+
+        For the time being the disk has both files. lmdb.Error if it has no room for them.
+        """
+        new = self.folder.with_name("store.new")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(mode=0o700)
+        try:
+            if self._env is not None:
+                self._env.copy(str(new), compact=True)
+                return self._replace(new)
+            return False
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+
+    def remove(self) -> bool:
+        """Delete the files; False if another process has them open."""
+        self.flush()
+        return self._replace(None)
+
+    def _replace(self, new: Path | None) -> bool:
+        """Put another folder, or none, in the place of this one, unless another process has its files open."""
+        old = self.folder.with_name("store.old")
+        shutil.rmtree(old, ignore_errors=True)
+        self.suspend()
+        try:
+            with _alone(self.folder / "lock.mdb") as is_alone:
+                if self._env is not None or not is_alone:
+                    return False
+                self.folder.rename(old)
+                if new is not None:
+                    new.rename(self.folder)
+            self._inode = 0 if new is None else self._inode
+        finally:
+            self.resume()
+            shutil.rmtree(old, ignore_errors=True)
+        return True
 
     def _open(self) -> None:
         try:
             self._env = self._opened(self._readonly)
         except DAMAGE as error:
-            self._set_aside(error)
+            self._set_aside(None, error)
         except (OSError, lmdb.Error) as error:
             self._stop(f"it cannot be opened ({_reason(error)})")
 
@@ -194,9 +248,12 @@ class Store:
         if readonly and not exists:
             self._stop("it cannot be written, and nothing is in it")
             return None
+        before = os.stat(self.folder).st_ino
         env = self._with_map(readonly)
-        info = env.info()
-        if (self.folder / "data.mdb").stat().st_size < info["last_pgno"] * env.stat()["psize"]:
+        if os.stat(self.folder).st_ino != before:  # Replaced just now: locks and data would be of two folders.
+            env.close()
+            return self._opened(readonly)
+        if _missing(env, self.folder):
             env.close()
             raise lmdb.CorruptedError("the file was cut short")
         self._inode, self._main = _inode(self.folder), env.open_db()
@@ -231,7 +288,7 @@ class Store:
                 size = max(MIN_MAP_BYTES, size // 4)
 
     @contextmanager
-    def _transaction(self, write: bool = False, buffers: bool = False) -> Iterator[lmdb.Transaction | None]:
+    def _transaction(self, write: bool = False, buffers: bool = False) -> Iterator[lmdb.Transaction[Any] | None]:
         """A transaction; None if there is no store. Errors of the files end in a warning."""
         with self._change:
             self._change.wait_for(lambda: not self._is_suspended)
@@ -241,10 +298,16 @@ class Store:
             if env is None or (write and self.stopped):
                 yield None
                 return
-            with env.begin(write=write, buffers=buffers) as transaction:
+            with env.begin(write=write, buffers=buffers) as transaction:  # type: ignore[call-overload]
                 yield transaction
+            if write and _inode(self.folder) == self._inode and _missing(env, self.folder):
+                # LMDB does not write pages at the end that are free again: as if the file had been cut short.
+                with env.begin(write=True):
+                    os.truncate(self.folder / "data.mdb", self.file_bytes() + _missing(env, self.folder))
         except DAMAGE as error:
-            self._set_aside(error)
+            self._set_aside(env, error)
+        except OSError as error:
+            self._stop(_reason(error))
         except (lmdb.MapFullError, lmdb.DiskError) as error:
             self._stop(f"the disk is full ({_reason(error)})")
         except lmdb.Error as error:
@@ -265,6 +328,9 @@ class Store:
                 self._change.notify_all()
                 if not self._has_writer:
                     return
+            if _inode(self.folder) != self._inode:  # Somebody removed or replaced the folder.
+                self.suspend()
+                self.resume()
             try:
                 with self._transaction(write=True) as transaction:
                     if transaction is not None and self._has_room(transaction, waiting):
@@ -276,7 +342,7 @@ class Store:
                     self._is_writing = False
                     self._change.notify_all()
 
-    def _has_room(self, transaction: lmdb.Transaction, waiting: dict[str, dict[bytes, bytes]]) -> bool:
+    def _has_room(self, transaction: lmdb.Transaction[Any], waiting: dict[str, dict[bytes, bytes]]) -> bool:
         """Whether the budget has room for more values, after what was not used for longest is removed."""
         assert self._budget is not None
         more = sum(len(key) + len(value) for values in waiting.values() for key, value in values.items())
@@ -297,7 +363,7 @@ class Store:
                 waiting["used"] = {key: day for key, day in waiting["used"].items() if key in waiting["pages"]}
         return True
 
-    def _evict(self, transaction: lmdb.Transaction, wanted: int, own: set[bytes]) -> None:
+    def _evict(self, transaction: lmdb.Transaction[Any], wanted: int, own: set[bytes]) -> None:
         """Remove what was not used for longest: nothing of today, of our own stages nothing of this week."""
         today = int.from_bytes(_today(), "big")
         days = [(int.from_bytes(day, "big"), key) for key, day in _items(transaction, TABLES["used"])]
@@ -314,19 +380,22 @@ class Store:
             for key in [key for key, _ in _items(transaction, TABLES["files"])]:
                 transaction.delete(TABLES["files"] + key)
 
-    def _set_aside(self, error: Exception) -> None:
+    def _set_aside(self, env: lmdb.Environment | None, error: Exception) -> None:
         """Rename a damaged store, so that a new one can be made; what others have open stays theirs."""
         aside = self.folder.with_name("store.damaged")
-        self._env = None
-        try:
-            # Another process may have done so already.
-            if self._inode in (0, _inode(self.folder)):
-                log.warning("%s is damaged (%s): it is now %s, and rebuilt", self.folder, _reason(error), aside)
-                shutil.rmtree(aside, ignore_errors=True)
-                self.folder.rename(aside)
-            self._env = self._opened(readonly=False)
-        except (OSError, lmdb.Error) as again:
-            self._stop(f"it cannot be rebuilt ({_reason(again)})")
+        with self._change:
+            if self._env is not env:
+                return  # Another thread has done so already.
+            self._env = None
+            try:
+                # Another process can have done so, too.
+                if self._inode in (0, _inode(self.folder)):
+                    log.warning("%s is damaged (%s): it is now %s, and rebuilt", self.folder, _reason(error), aside)
+                    shutil.rmtree(aside, ignore_errors=True)
+                    self.folder.rename(aside)
+                self._env = self._opened(readonly=False)
+            except (OSError, lmdb.Error) as again:
+                self._stop(f"it cannot be rebuilt ({_reason(again)})")
 
     def _stop(self, reason: str, named: bool = True) -> None:
         if named and not self.stopped:
@@ -335,7 +404,7 @@ class Store:
 
 
 def _items(
-    transaction: lmdb.Transaction, table: bytes, prefix: bytes = b""
+    transaction: lmdb.Transaction[Any], table: bytes, prefix: bytes = b""
 ) -> Iterator[tuple[bytes, bytes | memoryview]]:
     start = table + prefix
     cursor = transaction.cursor()
@@ -346,9 +415,32 @@ def _items(
             yield bytes(key[1:]), value
 
 
-def _used(transaction: lmdb.Transaction, main: Any) -> int:
+def _used(transaction: lmdb.Transaction[Any], main: Any) -> int:
     stat = transaction.stat(main)
     return int((stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]) * stat["psize"])
+
+
+def _missing(env: lmdb.Environment, folder: Path) -> int:
+    """By how many bytes the file is shorter than its last page says."""
+    needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    return int(max(0, needed - (folder / "data.mdb").stat().st_size))
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[bool]:
+    """Whether no process has the environment open; as long as this takes, none can open it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows does not rename a folder with open files.
+        yield True
+        return
+    with open(lock, "r+b") as stream:
+        try:
+            fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)  # LMDB holds a shared lock of this byte.
+        except OSError:
+            yield False
+        else:
+            yield True
 
 
 def _today() -> bytes:
@@ -373,7 +465,7 @@ _opening = threading.RLock()
 def close_store(root: Path) -> None:
     """Close the store of a folder, if this process has it open."""
     with _opening:
-        store = _stores.pop(str(root), None)
+        store = _stores.pop(os.path.realpath(root), None)
     if store is not None:
         store.close()
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
 
 from ocr.checks import check_choice
 from ocr.dali.plan import Plan, divide
-from ocr.dali.protocol import DecodablePages
-from ocr.dali.requests import HALVINGS, PageReader, Request
+from ocr.dali.requests import DIVISORS, PageReader, Request
 from ocr.errors import ConfigError, StageError
 from ocr.optional import require
-from ocr.pipeline.device import Normalize
+from ocr.pipeline.normalize import Normalize
+from ocr.pipeline.path import PagePath, path_of
 from ocr.pipeline.pixels import ColourJitter, RandomBlur
 
 log = logging.getLogger(__name__)
 PURPOSE = "use_dali=true"
 DEVICES = ("auto", "cpu", "gpu")
 SUFFIXES = ("auto", "dali", "host")
-MAPS = ("host", "device")
-_warned: set[str] = set()
 
 
 class RefusedError(StageError):
@@ -32,33 +32,27 @@ class RefusedError(StageError):
 
 
 def ocr_pipeline(
-    dataset: DecodablePages,
+    dataset: Any,
     batch_size: int = 16,
     num_threads: int = 2,
     *,
     device: str = "auto",
     device_id: int = 0,
     suffix: str = "auto",
-    maps: str = "host",
     model_device: torch.device | str | None = None,
 ) -> OCRPipeline:
-    """The part of a dataset's path that DALI runs, for `DALIDataLoader`.
+    """The part of the path of a dataset's pages that DALI runs, for `DALIDataLoader`.
 
     `device`: "auto" takes a GPU if there is one. `suffix`: where random stages run; "auto" means in DALI on a GPU, and
-    on the host after DALI on a CPU, where DALI's warp takes 16 times as long as OpenCV's. `maps="device"` draws the
-    bands of the threshold maps on the GPU. Images are normalised if the dataset normalises on the host, or if
-    `model_device` is the device that DALI runs on.
+    on the host after DALI on a CPU, where DALI's warp takes 16 times as long as OpenCV's. Images are normalised if the
+    dataset normalises on the host, or if `model_device` is the device that DALI runs on.
     """
     check_choice("dali.device", device, DEVICES)
     check_choice("dali.suffix", suffix, SUFFIXES)
-    check_choice("dali.maps", maps, MAPS)
     require("nvidia.dali", PURPOSE)
-    _refuse_dataset(dataset)
+    path = _decodable(dataset)
     on_gpu = _has_gpu(device)
-    if maps == "device" and not on_gpu:
-        problem = "dali.maps=device, but DALI runs on the CPU here. Set dali.maps=host"
-        raise ConfigError(problem, setting="dali.maps", value=maps)
-    plan = divide(dataset.transform.stages, random_too=suffix == "dali" or (suffix == "auto" and on_gpu))
+    plan = divide((*path.fixed, *path.random), random_too=suffix == "dali" or (suffix == "auto" and on_gpu))
     if plan.rest and on_gpu:
         raise ConfigError(
             f"use_dali=true, but DALI has no operator for {plan.rest[0]!r}, and pages do not come back from the GPU "
@@ -68,69 +62,72 @@ def ocr_pipeline(
         )
     if plan.rest and suffix == "dali":
         log.warning("use_dali=true: the host runs these stages after DALI: %s", " -> ".join(map(repr, plan.rest)))
-    return OCRPipeline(dataset, plan, batch_size, num_threads, device_id if on_gpu else None, maps, model_device)
+    device_of_dali = torch.device("cuda", device_id) if on_gpu else torch.device("cpu")
+    # If the model is on another device, pages stay uint8: a quarter of the bytes to copy.
+    at_model = model_device is not None and torch.device(model_device).type == device_of_dali.type
+    # Stages after DALI get uint8 pixels, as with every other loader.
+    is_normalized = (at_model or path.normalize is not None) and not plan.rest
+    normalization = path.normalization if is_normalized else None
+    return OCRPipeline(dataset, path, plan, normalization, device_of_dali, batch_size, num_threads)
 
 
 class OCRPipeline:
-    """A graph of DALI, built when it first runs, and built again after a page that it could not decode."""
+    """A graph of DALI, built when it first runs, and rebuilt after a page that it could not decode."""
 
     def __init__(
         self,
-        dataset: DecodablePages,
+        dataset: Any,
+        path: PagePath,
         plan: Plan,
+        normalization: Normalize | None,
+        device: torch.device,
         batch_size: int,
         num_threads: int,
-        device_id: int | None,
-        maps: str,
-        model_device: torch.device | str | None,
     ) -> None:
-        self.dataset, self.plan, self.reader = dataset, plan, PageReader(dataset, plan)
-        self.batch_size, self.num_threads, self.device_id, self.maps = batch_size, num_threads, device_id, maps
-        transform = dataset.transform
-        # If the model is on another device, pages stay uint8: a quarter of the bytes to copy.
-        at_model = model_device is not None and torch.device(model_device).type == self.device.type
-        wanted = at_model or transform.host_normalization is not None
-        # Stages after DALI get uint8 pixels, as with every other loader.
-        self.normalization = transform.normalization if wanted and not plan.rest else None
+        """`normalization` is part of the graph; `device` is where the pages of a batch come out."""
+        self.dataset, self.path, self.plan, self.reader = dataset, path, plan, PageReader(path, plan)
+        self.normalization, self.device = normalization, device
+        self.batch_size, self.num_threads = batch_size, num_threads
         self._graph: Any = None
         self._lock = threading.Lock()
 
-    @property
-    def device(self) -> torch.device:
-        """The device that the pages of a batch are on."""
-        return torch.device("cpu") if self.device_id is None else torch.device("cuda", self.device_id)
+    def run(self, requests: Sequence[Request], shape: tuple[int, int] | None = None) -> torch.Tensor:
+        """The pages as (B, 3, H, W): uint8, or normalised floats. A `RefusedError` if DALI fails on one of them.
 
-    def run(self, requests: Sequence[Request]) -> torch.Tensor:
-        """The pages as (B, 3, H, W): uint8, or normalised floats. A `RefusedError` if DALI fails on one of them."""
+        `shape` is the (height, width) of the batch if pages keep their own shape.
+        """
+        inputs = {name: [request.inputs[name] for request in requests] for name in requests[0].inputs}
+        if shape is not None:
+            inputs["batch"] = [np.array(shape, dtype=np.int32)] * len(requests)
         with self._lock:
             graph = self._graph or self._build()
             # Kept again only after success: a graph that failed once cannot run again.
             self._graph = None
-            for name in requests[0].inputs:
-                graph.feed_input(name, [request.inputs[name] for request in requests])
+            for name, values in inputs.items():
+                graph.feed_input(name, values)
             try:
                 (pages,) = graph.run()
                 batch: torch.Tensor = torch.utils.dlpack.from_dlpack(pages.as_tensor())
             except RuntimeError as error:
                 names = [request.sample.filename for request in requests]
                 raise RefusedError(f"DALI failed on {', '.join(names)}: {error}", value=names) from error
-            if self.device_id is not None:
+            if self.device.type == "cuda":
                 batch = _own_copy(batch)
             self._graph = graph
         return batch if self.normalization is not None else batch.permute(0, 3, 1, 2)
 
-    def find_refused(self, requests: Sequence[Request]) -> list[int]:
-        """The indices of those that DALI cannot process even alone."""
-        refused = []
+    def find_refused(self, requests: Sequence[Request], shape: tuple[int, int] | None = None) -> set[int]:
+        """The indices of the pages that DALI cannot process even alone."""
+        refused = set()
         for request in requests:
             try:
-                self.run([request])
+                self.run([request], shape)
             except RefusedError:
-                refused.append(request.sample.index)
+                refused.add(request.sample.index)
         return refused
 
     def __repr__(self) -> str:
-        steps = [self.dataset.decode, self.plan.letterbox, *self.plan.geometry, *self.plan.colours]
+        steps = [self.path.decode, self.plan.letterbox, *self.plan.geometry, *self.plan.colours]
         in_dali = " -> ".join(map(repr, [*steps, self.normalization] if self.normalization else steps))
         after = " -> ".join(map(repr, self.plan.rest))
         return f"DALI on {self.device}: {in_dali}" + (f" | then on the host: {after}" if after else "")
@@ -140,13 +137,13 @@ class OCRPipeline:
         pipeline = dali.pipeline_def(_define, enable_conditionals=True)(
             self.plan,
             self.normalization,
-            self.device_id is not None,
+            self.device.type == "cuda",
             import_module("nvidia.dali.fn"),
             import_module("nvidia.dali.types"),
-            # One rank may get one page more than the others in its last batch.
+            # One rank can get one page more than the others in its last batch.
             batch_size=self.batch_size + 1,
             num_threads=self.num_threads,
-            device_id=self.device_id,
+            device_id=self.device.index,
             # Threads of the loader prefetch; DALI gets one batch at a time.
             prefetch_queue_depth=1,
         )
@@ -165,17 +162,18 @@ def _define(plan: Plan, normalization: Normalize | None, on_gpu: bool, fn: Any, 
     padded = {"out_of_bounds_policy": "pad", "fill_values": plan.letterbox.fill}
     page = fn.slice(page, start, shape, axes=[0, 1], **padded)
     if plan.geometry:
-        matrix, fill = external("matrix", types.FLOAT, 2), plan.letterbox.fill
-        size = external("out", types.FLOAT, 1) if plan.sizes_vary else [plan.side, plan.side]
         page = fn.warp_affine(
-            page, matrix=matrix, size=size, fill_value=fill, inverse_map=False, interp_type=types.INTERP_LINEAR
+            page,
+            matrix=external("matrix", types.FLOAT, 2),
+            size=external("out", types.FLOAT, 1),
+            fill_value=plan.letterbox.fill,
+            inverse_map=False,
+            interp_type=types.INTERP_LINEAR,
         )
     for number, stage in enumerate(plan.colours):
         page = _recolour(page, number, stage, external, fn, types)
     if plan.keeps_shape:
-        page = fn.slice(
-            page, external("origin", types.INT32, 1), external("batch", types.INT32, 1), axes=[0, 1], **padded
-        )
+        page = fn.slice(page, start=[0, 0], shape=external("batch", types.INT32, 1), axes=[0, 1], **padded)
     if normalization is None:
         return page
     peak = normalization.max_pixel_value
@@ -194,7 +192,7 @@ def _decode(on_gpu: bool, external: Any, fn: Any, types: Any) -> Any:
     )
     linear = {"interp_type": types.INTERP_LINEAR, "antialias": False}
     halvings = external("halvings", types.INT32, 0)
-    for number in range(HALVINGS):
+    for number in range(len(DIVISORS)):
         half = external(f"half_{number}", types.FLOAT, 1)
         if halvings > number:
             # Linear interpolation by exactly 2 is the mean of 2 x 2 pixels: close to a JPEG decoded at half size.
@@ -246,33 +244,40 @@ def _has_gpu(device: str) -> bool:
     if device == "gpu":
         problem = "dali.device=gpu, but torch sees no GPU here. Set dali.device=auto or cpu"
         raise ConfigError(problem, setting="dali.device", value=device)
-    if "no gpu" not in _warned:
-        _warned.add("no gpu")
-        log.warning(
-            "use_dali=true: there is no GPU here, so DALI runs on the CPU, where the default loader is faster: "
-            "use_dali=false. Set dali.device=cpu to silence this warning"
-        )
+    _warn_of_cpu()
     return False
 
 
-def _refuse_dataset(dataset: object) -> None:
-    if not isinstance(dataset, DecodablePages):
+@cache
+def _warn_of_cpu() -> None:
+    """Once, for all splits."""
+    log.warning(
+        "use_dali=true: there is no GPU here, so DALI runs on the CPU, where the default loader is faster: "
+        "use_dali=false. Set dali.device=cpu to silence this warning"
+    )
+
+
+def _decodable(dataset: object) -> PagePath:
+    """The path of a dataset whose pages DALI can decode."""
+    path = path_of(dataset)
+    if path is None:
         raise ConfigError(
-            f"use_dali=true, but {type(dataset).__name__} does not know its pages in advance: shards need the index "
-            "that `ocr convert` writes. Convert again, or set use_dali=false",
+            f"use_dali=true, but {type(dataset).__name__} is not a dataset of pages. Pass an OCRDataset or an "
+            "OCRWebDataset, or set use_dali=false",
             setting="use_dali",
             value=type(dataset).__name__,
         )
-    if dataset.cache is not None:
+    if path.cache is not None:
         raise ConfigError(
             "use_dali=true decodes every page in every epoch, so there is nothing to cache or preload. Set "
-            "data.cache=off, preload_images=false, preload_maps=false, or use_dali=false",
+            "data.cache=off, preload_images=false, data.preload_everything=false, or use_dali=false",
             setting="data.cache",
         )
-    if dataset.source.is_ready:
+    if path.source.is_ready:
         raise ConfigError(
-            f"use_dali=true, but the samples of {dataset.source.location} are decoded already. Read raw shards, or set "
+            f"use_dali=true, but the samples of {path.source.location} are decoded already. Read raw shards, or set "
             "use_dali=false",
             setting="use_dali",
-            path=dataset.source.location,
+            path=path.source.location,
         )
+    return path

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ocr.dali.graph import OCRPipeline, RefusedError
-from ocr.dali.maps import draw_on_device
 from ocr.dali.requests import Request
 from ocr.errors import ConfigError
-from ocr.loader.batch_maker import Pending, SlotBatchMaker, accepts_maps
-from ocr.loader.loader import Loader
-from ocr.loader.shape_batches import ShapeBatches
-from ocr.pipeline.batch import Batch, Item, listed, lists
-from ocr.pipeline.padding import rounded_up
-from ocr.pipeline.stage import run
+from ocr.loader.buffers import PageBatches
+from ocr.loader.loader import Loader, accepts_maps
+from ocr.loader.shapes import ShapeBatches
+from ocr.loader.workers import Collate, Finish, Pending
+from ocr.pipeline.batch import Item, listed
+from ocr.pipeline.sample import Array, rounded_up
 
 FEEDERS = 2
 """Threads that feed batches to DALI: while one waits for its batch, the other prepares the next."""
@@ -40,7 +37,7 @@ class DALIDataLoader(Loader):
         batch_size: int,
         *,
         num_workers: int | None = None,
-        collate_fn: Callable[[list[Item | None]], Batch | None] | None = None,
+        collate_fn: Collate | None = None,
         **settings: Any,
     ) -> None:
         if not isinstance(pipeline, OCRPipeline):
@@ -51,139 +48,131 @@ class DALIDataLoader(Loader):
             )
         if size != len(pipeline.dataset):
             raise ConfigError(
-                f"size={size}, but the pipeline has {len(pipeline.dataset)} pages. Give size=len(dataset)",
+                f"size={size}, but the pipeline has {len(pipeline.dataset)} pages. Set size=len(dataset)",
                 setting="DALIDataLoader.size",
                 value=size,
             )
         if batch_size > pipeline.batch_size:
-            problem = f"batch_size={batch_size} is more than the pipeline's batch_size={pipeline.batch_size}"
-            raise ConfigError(problem, setting="DALIDataLoader.batch_size", value=batch_size)
+            raise ConfigError(
+                f"batch_size={batch_size} is more than the pipeline's batch_size={pipeline.batch_size}. Set both to "
+                "the same number",
+                setting="DALIDataLoader.batch_size",
+                value=batch_size,
+            )
         if settings.get("engine", "threads") != "threads":
             raise ConfigError(
                 f"data.engine={settings['engine']}, but use_dali=true needs threads. Set data.engine=threads",
                 setting="data.engine",
                 value=settings["engine"],
             )
-        workers = pipeline.num_threads if num_workers is None else num_workers
-        feeders = FEEDERS if workers else 0
-        super().__init__(pipeline.dataset, batch_size, feeders, collate_fn=collate_fn, **settings)
-        if collate_fn is not None and not accepts_maps(collate_fn, pipeline.dataset.targets):
+        if collate_fn is not None and not accepts_maps(collate_fn, pipeline.path.drawn):
             raise ConfigError(
-                f"use_dali=true draws the maps of {pipeline.dataset.targets!r}, but collate_fn expects others. "
-                "Give both the same shrink_ratio, thresh_min and thresh_max",
+                f"use_dali=true draws the maps of {pipeline.path.drawn!r}, but collate_fn expects others. Set the same "
+                "shrink_ratio, thresh_min and thresh_max for both",
                 setting="DALIDataLoader.collate_fn",
                 value=collate_fn,
             )
+        workers = pipeline.num_threads if num_workers is None else num_workers
+        super().__init__(pipeline.dataset, batch_size, FEEDERS if workers else 0, collate_fn=collate_fn, **settings)
         if isinstance(self.batch_sampler, ShapeBatches):
             pipeline.batch_size = max(pipeline.batch_size, self.batch_sampler.most_pages)
         self.pipeline = pipeline
-        self._maker = DALIMaker(pipeline, workers, self._arrival.bring if self._arrival else None)
+        self._maker = DALIBatches(pipeline, workers, self._arrival.bring if self._arrival else None)
 
     def __repr__(self) -> str:
         return f"DALIDataLoader({len(self)} batches, batch_size={self.batch_size}) of {self.pipeline!r}"
 
 
-class DALIMaker(SlotBatchMaker):
+class DALIBatches(PageBatches):
     """Makes a batch in three steps: read every page, run DALI, then write the maps of every page into its slot."""
 
-    def __init__(self, pipeline: OCRPipeline, workers: int, finish: Callable[[Batch], Batch] | None) -> None:
-        super().__init__(pipeline.dataset, finish)
+    def __init__(self, pipeline: OCRPipeline, workers: int, finish: Finish | None) -> None:
+        super().__init__(pipeline.path, finish)
         self.pipeline, self.workers = pipeline, workers
 
-    def _item(self, pending: Pending, position: int) -> Item | None:
+    def make_sample(self, pending: Pending, position: int) -> None:
         index = pending.indices[position]
-        reader = self.pipeline.reader
-        return self.pipeline.dataset.guard(index, lambda index: {"request": reader.read(index, pending.epoch)})
+        pending.items[position] = None
+        with self.path.guard(index):
+            pending.items[position] = {"request": self.pipeline.reader.read(index, pending.epoch)}
 
-    def _assemble(self, pending: Pending) -> None:
-        positions, images = self._run(pending)
+    def assemble(self, pending: Pending) -> None:
+        images = self._decode(pending)
         if images is None:
             return
-        requests = _present(pending)[1]
-        made = self._finish_pages(pending, positions, requests, images)
-        if pending.outgrown:
-            # A stage after DALI made a page larger than its batch: all are read again, with the same random numbers.
-            pending.outgrown, pending.buffer = False, None
-            for position in positions:
-                pending.items[position] = self._item(pending, position)
-            self._assemble(pending)
-            return
-        kept = [number for number, item in enumerate(made) if item is not None]
-        if not kept or pending.buffer is None:
-            return
-        batch = pending.buffer.batch([positions[number] for number in kept])
-        if not self.pipeline.plan.rest:
-            batch["images"] = images if len(kept) == len(made) else images[kept]
-        if self.pipeline.maps == "device":
-            samples = [requests[number].sample for number in kept]
-            shape = batch["images"].shape[-2:]
-            batch |= draw_on_device(self.pipeline.dataset.targets, samples, self.pipeline.device, shape)
-        pending.batch = batch | lists([item for item in made if item is not None])
+        requests = _requests(pending)
+        made = self._finish_pages(pending, requests, images)
+        while pending.outgrown:
+            # A stage after DALI made a page larger than its batch.
+            pending.buffer, pending.outgrown = None, False
+            made = self._finish_pages(pending, requests, images)
+        present = [(position, item) for position, item in zip(requests, made, strict=True) if item is not None]
+        if present and pending.buffer is not None:
+            batch = self.batch_of(pending, present)
+            if not self.pipeline.plan.rest:
+                kept = [number for number, item in enumerate(made) if item is not None]
+                batch["images"] = images if len(kept) == len(made) else images[kept]
+            pending.batch = batch
         pending.buffer = None
 
-    def _run(self, pending: Pending) -> tuple[list[int], torch.Tensor | None]:
-        """The positions of the pages that could be read, and their images; pages that DALI refuses are decoded here."""
-        positions, requests = _present(pending)
-        self._pad(pending, requests)
-        try:
-            return positions, self.pipeline.run(requests) if requests else None
-        except RefusedError:
-            refused = self.pipeline.find_refused(requests)
-            if not refused:
-                raise
-        self.pipeline.reader.refused.update(refused)
-        for position in positions:
-            if pending.indices[position] in refused:
-                pending.items[position] = self._item(pending, position)
-        positions, requests = _present(pending)
-        self._pad(pending, requests)
-        return positions, self.pipeline.run(requests) if requests else None
+    def _decode(self, pending: Pending) -> torch.Tensor | None:
+        """The images of the pages that could be read; pages that DALI refuses are decoded here."""
+        while requests := _requests(pending):
+            asked = list(requests.values())
+            shape = self._shape(pending, asked)
+            try:
+                return self.pipeline.run(asked, shape)
+            except RefusedError:
+                refused = self.pipeline.find_refused(asked, shape) - self.pipeline.reader.refused
+                if not refused:
+                    raise
+            self.pipeline.reader.refused |= refused
+            for position in requests:
+                if pending.indices[position] in refused:
+                    self.make_sample(pending, position)
+        return None
 
-    def _pad(self, pending: Pending, requests: list[Request]) -> None:
-        """Ask for the size of the batch if pages have their own shapes; it holds also a page that a stage enlarged."""
-        if not self.pipeline.plan.keeps_shape or not requests:
-            return
+    def _shape(self, pending: Pending, requests: list[Request]) -> tuple[int, int] | None:
+        """The (height, width) that DALI pads pages to if they have their own shapes: it holds enlarged ones, too."""
+        if not self.pipeline.plan.keeps_shape:
+            return None
         sizes = [request.sample.size[::-1] for request in requests]
-        if not self.pipeline.plan.rest:
-            sizes.append(pending.shape or (0, 0))
-        shape = rounded_up(*(max(sides) for sides in zip(*sizes, strict=True)))
-        # Stages after DALI may cut or shrink pages, which are then written into a batch of the planned shape.
-        pending.shape = pending.shape if self.pipeline.plan.rest else shape
-        for request in requests:
-            request.inputs["origin"] = np.zeros(2, dtype=np.int32)
-            request.inputs["batch"] = np.array(shape, dtype=np.int32)
+        if self.pipeline.plan.rest:
+            # These stages can cut or shrink pages, which are then written into a batch of the planned shape.
+            return rounded_up(*map(max, zip(*sizes, strict=True)))
+        pending.shape = rounded_up(*map(max, zip(*sizes, pending.shape or (0, 0), strict=True)))
+        return pending.shape
 
-    def _finish_pages(
-        self, pending: Pending, positions: list[int], requests: list[Request], images: torch.Tensor
-    ) -> list[Item | None]:
+    def _finish_pages(self, pending: Pending, requests: dict[int, Request], images: torch.Tensor) -> list[Item | None]:
+        """What is left to do for each page: the stages after DALI, then the maps."""
         pages = images.permute(0, 2, 3, 1).numpy() if self.pipeline.plan.rest else [None] * len(requests)
 
-        def finish(number: int) -> Item | None:
-            request, position = requests[number], positions[number]
-            return self.pipeline.dataset.guard(
-                request.sample.index, lambda _: self._finish_page(pending, position, request, pages[number])
-            )
+        def finish(position: int, request: Request, page: Array | None) -> Item | None:
+            made = None
+            with self.path.guard(request.sample.index):
+                made = self._finish_page(pending, position, request, page)
+            return made
 
         if self.workers < 2 or len(requests) < 2:
-            return [finish(number) for number in range(len(requests))]
+            return list(map(finish, requests, requests.values(), pages))
         with ThreadPoolExecutor(self.workers) as pool:
-            return list(pool.map(finish, range(len(requests))))
+            return list(pool.map(finish, requests, requests.values(), pages))
 
-    def _finish_page(self, pending: Pending, position: int, request: Request, page: NDArray[Any] | None) -> Item:
-        """The stages after DALI, then the maps."""
-        dataset, sample = self.pipeline.dataset, request.sample
+    def _finish_page(self, pending: Pending, position: int, request: Request, page: Array | None) -> Item:
+        path, sample = self.path, request.sample
         if page is not None:
             width, height = sample.size
-            page = page[:height, :width]
-            sample = run(self.pipeline.plan.rest, replace(sample, image=page, reduced_from=None), request.rng)
-        slot = self._slot(pending, position, sample)
-        draw_maps = dataset.draw_maps if self.pipeline.maps == "host" else None
-        sample = slot.write(replace(sample, map_source="drawn"), dataset.transform.host_normalization, draw_maps)
-        dataset.ledger.record(sample)
+            sample = replace(sample, image=page[:height, :width], reduced_from=None)
+            # A copy: pages that outgrow their batch are finished twice, with the same random numbers.
+            rng = deepcopy(request.rng)
+            for stage in self.pipeline.plan.rest:
+                sample = stage.run(sample, rng)
+        slot = self.slot(pending, position, sample, path.normalize)
+        sample = slot.write(sample, path.normalize, path.targets)
+        path.ledger.record(sample)
         return listed(sample)
 
 
-def _present(pending: Pending) -> tuple[list[int], list[Request]]:
-    """The positions in the batch of the pages that could be read, and their requests."""
-    positions = [position for position, item in enumerate(pending.items) if item is not None]
-    return positions, [pending.items[position]["request"] for position in positions]  # type: ignore[index]
+def _requests(pending: Pending) -> dict[int, Request]:
+    """The requests of the pages that could be read, by their position in the batch."""
+    return {position: item["request"] for position, item in enumerate(pending.items) if item is not None}

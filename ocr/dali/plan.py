@@ -29,19 +29,6 @@ class Plan:
         """Whether pages have their own shape, and their batch pads them."""
         return self.letterbox.shape == "page"
 
-    @property
-    def sizes_vary(self) -> bool:
-        """Whether pages come out of the geometry in several sizes."""
-        return self.keeps_shape or any(isinstance(stage, Warp) and stage.resizes for stage in self.geometry)
-
-    @property
-    def side(self) -> int:
-        """Side of the pages that come out of DALI, if they are square."""
-        side = self.letterbox.size
-        for stage in self.geometry:
-            side = (stage.size or side) if isinstance(stage, Warp) else min(side, stage.size)
-        return side
-
 
 def divide(stages: tuple[Stage, ...], random_too: bool) -> Plan:
     """Give DALI the letterbox and, with `random_too`, the random stages up to the first that it has no operator for."""

@@ -33,6 +33,7 @@ _FIXED = frozenset(
     | {"Pad", "PadIfNeeded", "Resize", "SmallestMaxSize", "ToFloat", "ToGray", "ToRGB", "Transpose"}
     | {"VerticalFlip"}
 )
+TO_FLOAT = ("Normalize", "ToFloat")
 # These need the boxes of words, but do not list them in `targets_as_params`.
 _AROUND_BOXES = ("BBoxSafeRandomCrop", "RandomSizedBBoxSafeCrop", "AtLeastOneBBoxRandomCrop")
 # These need what a page does not have, and do not list it either.
@@ -66,14 +67,17 @@ def translate(steps: list[Any]) -> list[Stage]:
         if kind == "stage":
             translated.extend(members)
         else:
-            translated.append(FixedAlbumentations(members) if kind == "fixed" else RandomAlbumentations(members))
+            translated.append(RandomAlbumentations(members) if kind == "random" else FixedAlbumentations(members))
     return translated
 
 
 def _kind(step: Any) -> str:
     if isinstance(step, FixedStage | RandomStage):
         return "stage"
-    return "fixed" if is_fixed(step) else "random"
+    if not is_fixed(step):
+        return "random"
+    # In a stage of their own: what is before them is cached.
+    return "floats" if is_kind_of(step, *TO_FLOAT) else "bytes"
 
 
 def is_fixed(step: Any) -> bool:
@@ -176,6 +180,10 @@ class _Composed:
 
 class FixedAlbumentations(_Composed, FixedStage):
     """Transforms that draw nothing at random."""
+
+    def __init__(self, transforms: tuple[Any, ...]) -> None:
+        super().__init__(transforms)
+        self.makes_floats = any(is_kind_of(one, *TO_FLOAT) for one in transforms)
 
     def fingerprint_parts(self) -> list[Any]:
         """Classes and parameters. The rest of their state are random generators, which fixed ones never use."""

@@ -22,6 +22,6 @@ def fingerprint_data(dataset: object) -> dict[str, Any]:
         return {}
     source, pages = dataset.source, len(dataset)
     chosen = range(0, pages, -(-pages // MAX_PAGES_READ) or 1)
-    words = (source.annotation_digest(index) for index in chosen)
+    words = (source.state(index).annotation for index in chosen)
     unlabelled = {"unlabelled": len(source.unlabelled)} if isinstance(source, JoinedSource) else {}
     return {"pages": pages, **unlabelled, "fingerprint": digest(source.names_digest, *words)}

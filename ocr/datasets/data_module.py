@@ -119,13 +119,6 @@ class OCRDataModule(lightning.LightningDataModule):
 
 def _without_cache(config: DictConfig) -> DictConfig:
     """DALI decodes every page in every epoch, so `data.cache=auto` keeps nothing."""
-    if config.data.cache not in ("auto", "off", False):  # Hydra reads a bare `off` as false.
-        raise ConfigError(
-            f"data.cache={config.data.cache}, but use_dali=true decodes every page in every epoch. "
-            "Set data.cache=auto, or use_dali=false",
-            setting="data.cache",
-            value=config.data.cache,
-        )
     merged = OmegaConf.merge(config, {"data": {"cache": "off"}})
     assert isinstance(merged, DictConfig)
     return merged

@@ -151,11 +151,12 @@ class PageDataset(Dataset[Item | None]):
             self._seen_changes = int(self._epoch.numpy()[1])
             self.source.refresh()
         index %= len(self)
+        item = None
         with self.path.guard(index):
             sample = self.sample(index, epoch)
             self.ledger.record(sample)
-            return to_item(sample, self.path.normalize, self.targets, self.path.padding)
-        return None
+            item = to_item(sample, self.path.normalize, self.targets, self.path.padding)
+        return item
 
     def sample(self, index: int, epoch: int | None = None) -> Sample:
         """One page after all stages, as arrays."""
@@ -218,9 +219,10 @@ class PageDataset(Dataset[Item | None]):
         """What `get` returns for every page, in threads, with a progress bar; "skipped" for a page that is skipped."""
 
         def guarded(index: int) -> str:
+            outcome = "skipped"
             with self.path.guard(index):
-                return get(index)
-            return "skipped"
+                outcome = get(index)
+            return outcome
 
         def each() -> Iterator[str]:
             pool = ThreadPoolExecutor(threads or usable_cores())
@@ -235,7 +237,8 @@ class PageDataset(Dataset[Item | None]):
     def __repr__(self) -> str:
         kept = "off" if self.cache is None else "auto"
         shown = ["source", repr(self.decode), repr(self.transform), repr(self.path.targets), "batch"]
-        return f"{type(self).__name__}({len(self)} pages of {self.source.location}, cache {kept}): " + " -> ".join(shown)
+        pages = f"{len(self)} pages of {self.source.location}, cache {kept}"
+        return f"{type(self).__name__}({pages}): {' -> '.join(shown)}"
 
 
 def _decode_stage(config: Mapping[str, Any], needed_side: int | None) -> Decode:

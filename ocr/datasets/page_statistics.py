@@ -82,7 +82,7 @@ def _measured(dataset: PageDataset, indices: Sequence[int]) -> Iterator[Sample]:
         try:
             page = dataset.decode.measure(dataset.source.read(index))
         except DataError:
-            if dataset.on_bad_sample == "raise":
+            if dataset.path.on_bad_sample == "raise":
                 raise
             continue  # The dataset names it when it skips it.
         yield replace(page, polygons=page.polygons.select(~page.polygons.ignore))

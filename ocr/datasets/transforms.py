@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from omegaconf import OmegaConf
 
-from ocr.datasets.albumentations import CONDITIONAL, is_exactly, is_kind_of, translate
+from ocr.datasets.albumentations import CONDITIONAL, TO_FLOAT, is_exactly, is_kind_of, translate
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.batch import image_tensor
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ocr.datasets.conditional_normalize import ConditionalNormalize as ConditionalNormalize
 
 NORMALIZE_WHERE = ("host", "device")
-# After one of these the page is float already, and our own normalisation would leave it unchanged.
-_TO_FLOAT = ("Normalize", "ToFloat")
 
 
 class DBTransforms:
@@ -148,7 +146,8 @@ def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
     if not steps:
         return [], None
     *before, last = steps
-    made_float = next((step for step in before if is_kind_of(step, *_TO_FLOAT)), None)
+    # After one of these the page is float already, and our own normalisation would leave it unchanged.
+    made_float = next((step for step in before if is_kind_of(step, *TO_FLOAT)), None)
     ours = next((step for step in steps if isinstance(step, Normalize)), None)
     if ours and (made_float or ours is not last):
         raise ConfigError(

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ocr.cache.folder import cache_root
+from ocr.cache.store import cache_root
 from ocr.checks import check_choice, check_integer
 from ocr.datasets.base import check_seed_and_targets
-from ocr.datasets.shard_dataset import ShardDataset
+from ocr.datasets.page_dataset import PageDataset
 from ocr.datasets.transforms import DBTransforms, as_transforms
-from ocr.datasets.webstream import OCRWebStream
 from ocr.errors import ConfigError
 from ocr.loader.order import Order, epoch_order, in_first_use, shard_order
+from ocr.pipeline.decode import Decode
 from ocr.pipeline.source import ON_BAD_SAMPLE
 from ocr.pipeline.targets import Targets
-from ocr.shards.locations import Locations, expand, is_remote
-from ocr.shards.open import can_be_opened, open_shards
-from ocr.shards.prefetch import SHARDS_AHEAD
-from ocr.shards.storage import Storage
+from ocr.shards.source import ShardSource, open_shards, ready_stages
+from ocr.shards.storage import SHARDS_AHEAD, Locations, Storage, expand, is_remote
 from ocr.units import parse_bytes
 
+log = logging.getLogger(__name__)
 REMOTE_BUFFER = 1000
 
 
-class OCRWebDataset(ShardDataset):
+class OCRWebDataset(PageDataset):
     """Pages of tar shards with their maps; see `PageDataset` for the settings that all sources share.
 
-    `tar_path` is a path, a URL that fsspec supports, a brace pattern, a glob or a list of them. With the index that
-    `ocr convert` writes, samples are read in any order and an epoch resumes anywhere; remote shards without an index
-    become an `OCRWebStream`. Shuffling goes from shard to shard: `shuffle_buffer` samples are shuffled together, by
-    default all of local shards, and 1000 of remote ones (fewer if `shard_max_bytes` holds fewer).
+    `tar_path` is a path, a URL that fsspec supports, a brace pattern, a glob or a list of them. Samples are read in any
+    order, and an epoch resumes anywhere. Shards without the index that `ocr convert` writes are scanned when they are
+    opened, remote ones fetched for it. Shuffling goes from shard to shard: `shuffle_buffer` samples are shuffled
+    together, by default all of local shards, and 1000 of remote ones (fewer if `shard_max_bytes` holds fewer).
     """
-
-    def __new__(cls, tar_path: Any = None, *arguments: Any, **settings: Any) -> Any:
-        """The dataset, or a stream if the shards have no index and are remote."""
-        if tar_path is not None:  # None when a worker process unpickles a copy.
-            urls, storage = expand(tar_path), _storage(settings)
-            if not can_be_opened(urls, storage):
-                return OCRWebStream(urls, storage, *arguments, **_checked(settings))
-        return super().__new__(cls)
 
     def __init__(
         self,
@@ -51,19 +44,50 @@ class OCRWebDataset(ShardDataset):
         shard_max_bytes: int | str | None = None,
         tries: int = 5,
         shuffle_buffer: int | None = None,
+        on_bad_sample: str = "raise",
+        image_loading_config: Mapping[str, Any] | None = None,
+        targets: Targets | None = None,
+        seed: int = 0,
+        cache_folder: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> None:
         """`shard_folder` keeps remote shards, at most `shard_max_bytes`; each is fetched in up to `tries` attempts."""
-        transform = as_transforms(transform)
-        given = {"shard_folder": shard_folder, "shard_max_bytes": shard_max_bytes, "tries": tries}
-        storage = _storage(settings | given)
-        _checked(settings | {"shuffle_buffer": shuffle_buffer})
-        source = open_shards(expand(tar_path), storage, cache_root(settings.get("cache_folder")) / "pages")
-        super().__init__(source, transform, **settings)
+        transform, root = as_transforms(transform), cache_root(cache_folder)
+        check_seed_and_targets(seed, targets)
+        check_choice("on_bad_sample", on_bad_sample, ON_BAD_SAMPLE)
+        check_integer("shards.tries", tries, 1)
+        if shuffle_buffer is not None:
+            check_integer("shards.shuffle_buffer", shuffle_buffer, 1)
+        max_bytes = None if shard_max_bytes is None else parse_bytes(shard_max_bytes, "shards.max_bytes")
+        source = open_shards(
+            expand(tar_path),
+            Storage(Path(shard_folder) if shard_folder else root / "shards", max_bytes, tries),
+            root / "pages",
+            on_bad_sample=on_bad_sample,
+            max_pixels=(image_loading_config or {}).get("max_pixels", Decode().max_pixels),
+        )
+        super().__init__(
+            source,
+            transform,
+            on_bad_sample=on_bad_sample,
+            image_loading_config=image_loading_config,
+            targets=targets,
+            seed=seed,
+            cache_folder=cache_folder,
+            **settings,
+        )
+        self._check_stages()
         self.shuffle_buffer, self._shards_ahead = shuffle_buffer, SHARDS_AHEAD
-        self._is_remote = any(is_remote(url) for url in source.urls)
+        self._is_remote = any(is_remote(url) for url in source.files.urls)
         if self._is_remote:
-            self._fit_into(storage.max_bytes)
+            self._fit_into(max_bytes)
+
+    @property
+    def source(self) -> ShardSource:
+        """Where the pages come from."""
+        source = self.path.source
+        assert isinstance(source, ShardSource)
+        return source
 
     def epoch_order(self, seed: int, epoch: int, shuffle: bool) -> Order:
         """The order of an epoch: from shard to shard, unless everything is shuffled together."""
@@ -74,14 +98,14 @@ class OCRWebDataset(ShardDataset):
     def expect(self, samples: Order | range) -> None:
         """Announce the samples of a pass, in order: their shards are fetched ahead."""
         if self._is_remote:
-            shards = in_first_use(len(self.source.urls), self.source.shard_of, samples)
-            self.source.files.prefetch(shards, self._shards_ahead)
+            files = self.source.files
+            files.expect(in_first_use(len(files.urls), self.source.shard_of, samples), self._shards_ahead)
 
     def _fit_into(self, max_bytes: int | None) -> None:
         """Limit the samples that are shuffled together to the shards that fit into `max_bytes`."""
         wanted = self.shuffle_buffer or REMOTE_BUFFER
-        if max_bytes is not None:
-            shards = self.source.index.shards
+        shards = [shard for shard in self.source.index.shards if shard.samples]
+        if max_bytes is not None and shards:
             fit = max_bytes // max(shard.bytes for shard in shards)
             self._shards_ahead = min(SHARDS_AHEAD, fit // 2)
             max_buffer = max(0, fit - self._shards_ahead - 1) * min(shard.samples for shard in shards) + 1
@@ -95,20 +119,22 @@ class OCRWebDataset(ShardDataset):
             wanted = min(wanted, max_buffer)
         self.shuffle_buffer = wanted
 
-
-def _storage(settings: dict[str, Any]) -> Storage:
-    folder, max_bytes, tries = settings.get("shard_folder"), settings.get("shard_max_bytes"), settings.get("tries", 5)
-    check_integer("shards.tries", tries, 1)
-    kept = Path(folder) if folder else cache_root(settings.get("cache_folder")) / "shards"
-    return Storage(kept, None if max_bytes is None else parse_bytes(max_bytes, "shards.max_bytes"), tries)
-
-
-def _checked(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings without those of the storage; a ConfigError if one of them is wrong."""
-    targets: Targets | None = settings.get("targets")
-    check_seed_and_targets(settings.get("seed", 0), targets)
-    buffer, on_bad_sample = settings.get("shuffle_buffer"), settings.get("on_bad_sample", "raise")
-    check_choice("on_bad_sample", on_bad_sample, ON_BAD_SAMPLE)
-    if buffer is not None:
-        check_integer("shards.shuffle_buffer", buffer, 1)
-    return {name: value for name, value in settings.items() if name not in ("shard_folder", "shard_max_bytes", "tries")}
+    def _check_stages(self) -> None:
+        """Raise if ready samples were made by other stages than these."""
+        index, location = self.source.index, self.source.location
+        if not self.source.is_ready:
+            return
+        if not index.stages:
+            log.warning(
+                "%s: without an index it is unknown which stages made these ready samples. They are used as they are, "
+                "even if the settings here differ. Convert again, or restore the index",
+                location,
+            )
+        elif index.stages != ready_stages(self.path.fixed_part):
+            path = " -> ".join(map(repr, self.path.fixed_part.parts))
+            raise ConfigError(
+                f"tar_path: the ready samples of {location} were made by other stages, parameters, code, Python or "
+                f"libraries than these: {path}. Convert again, or read raw shards",
+                setting="tar_path",
+                path=location,
+            )

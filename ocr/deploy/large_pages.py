@@ -14,8 +14,7 @@ from ocr.deploy.views import Views, on_first_grid
 from ocr.deploy.windows import map_in_windows
 from ocr.errors import ConfigError
 from ocr.evaluation.boxes import Detections
-from ocr.pipeline.batch import rounded_up
-from ocr.pipeline.sample import NO_IMAGE
+from ocr.pipeline.sample import NO_IMAGE, rounded_up
 
 if TYPE_CHECKING:
     from ocr.deploy.detector import Detector

@@ -14,9 +14,8 @@ from ocr.deploy.runtimes import MIN_SIDE
 from ocr.errors import ConfigError
 from ocr.models.settings import DetectorSettings
 from ocr.pipeline.normalize import Normalize
-from ocr.pipeline.batch import fill_around, rounded_up
 from ocr.pipeline.prefix import Letterbox
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import Sample, rounded_up
 
 Views = tuple[Sample, ...]
 """One page, once per scale; boxes are found on the grid of the first."""
@@ -73,8 +72,8 @@ class PageViews:
             return sample
         canvas = np.empty((height, width, 3), dtype=np.uint8)
         canvas[: sample.height, : sample.width] = sample.image
-        margin = np.array(self.margin, dtype=np.uint8).reshape(3, 1, 1)
-        fill_around(canvas.transpose(2, 0, 1), sample.height, sample.width, margin)
+        canvas[sample.height :] = self.margin
+        canvas[: sample.height, sample.width :] = self.margin
         return replace(sample, image=canvas)
 
 

@@ -118,11 +118,8 @@ class JudgedPage:
         """Words that count, but which the targets leave out of the loss at this size."""
         if self.targets is None:
             return np.zeros(len(self.given.truth), dtype=np.bool_)
-        shape = self.given.prob_map.shape
-        masks = np.empty(shape, dtype=np.bool_), np.empty(shape, dtype=np.bool_)
-        reach = self.targets.fill(self.truth_on_map, True, np.empty(shape, dtype=np.float32), *masks)
-        flags: NDArray[np.bool_] = (reach == 0) & ~self.overlaps.ignore
-        return flags
+        left_out: NDArray[np.bool_] = self.targets.shapes(self.truth_on_map).reach == 0
+        return left_out & ~self.overlaps.ignore
 
     @cached_property
     def loose(self) -> dict[int, tuple[str, float, float]]:

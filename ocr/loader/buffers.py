@@ -12,10 +12,10 @@ import torch
 
 from ocr.errors import ConfigError
 from ocr.loader.workers import BatchMaker, Finish, Pending
-from ocr.pipeline.batch import Batch, Item, Padding, Slot, listed, lists, rounded_up, stacked
+from ocr.pipeline.batch import Batch, Item, Padding, Slot, listed, lists, stacked
 from ocr.pipeline.normalize import Normalize
 from ocr.pipeline.path import PagePath
-from ocr.pipeline.sample import Array, Sample
+from ocr.pipeline.sample import Array, Sample, rounded_up
 from ocr.pipeline.targets import MAPS, StoredTargets, Targets
 
 MAX_KEPT = 8
@@ -160,7 +160,10 @@ class PageBatches(BatchMaker):
             buffer = pending.buffer
             if buffer.holds(sample):
                 return buffer.slot(position)
-            pending.outgrown, pending.shape = True, buffer.shape_with(sample)
+            height, width = buffer.shape_with(sample)
+            if pending.outgrown and pending.shape is not None:  # By another page of the batch, too.
+                height, width = max(height, pending.shape[0]), max(width, pending.shape[1])
+            pending.outgrown, pending.shape = True, (height, width)
         return self.buffers.take(1, sample, normalize, pending.shape).slot(0)
 
 

@@ -14,14 +14,12 @@ import torch
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.normalize import Normalize
-from ocr.pipeline.sample import STRIDE, Array, Maps, Sample
+from ocr.pipeline.sample import Array, Maps, Sample, rounded_up
 from ocr.pipeline.targets import MAPS, StoredTargets, Targets
 
 Item = dict[str, Any]
 Batch = dict[str, Any]
 
-STACKED = {"image": "images"} | {name: spec.batch_name for name, spec in MAPS.items()}
-"""Name in an item, and its name in a batch."""
 LISTED = (
     "polygons",
     "ignore",
@@ -52,15 +50,6 @@ class Padding:
         if dtype == np.uint8 or self.normalize is None:
             return pixel.transpose(2, 0, 1).astype(dtype)
         return self.normalize.on_host(pixel)
-
-
-def rounded_up(height: int, width: int) -> tuple[int, int]:
-    """The size of the smallest batch that holds a page.
-
-    >>> rounded_up(640, 321)
-    (640, 352)
-    """
-    return -(-height // STRIDE) * STRIDE, -(-width // STRIDE) * STRIDE
 
 
 def fill_around(array: Array, height: int, width: int, value: Any) -> None:
@@ -152,7 +141,7 @@ def _padded(item: Item, height: int, width: int) -> Item:
     padding: Padding = item["padding"]
     rows, columns = item["page_hw"]
     made = {}
-    for name in STACKED:
+    for name in ("image", *MAPS):
         if name not in item or item[name].shape[-2:] == (height, width):
             continue
         array = item[name].numpy()
@@ -188,9 +177,9 @@ def listed(sample: Sample) -> Item:
 
 def stacked(arrays: Mapping[str, Array]) -> Batch:
     """The tensors of a batch over arrays of all its samples; pages are (B, H, W, 3) uint8 or (B, 3, H, W) floats."""
-    batch = {STACKED[name]: torch.from_numpy(array).unsqueeze(1) for name, array in arrays.items() if name != "image"}
     images = torch.from_numpy(arrays["image"])
-    return {"images": images.permute(0, 3, 1, 2) if images.dtype == torch.uint8 else images} | batch
+    maps = {spec.batch_name: torch.from_numpy(arrays[name]).unsqueeze(1) for name, spec in MAPS.items()}
+    return {"images": images.permute(0, 3, 1, 2) if images.dtype == torch.uint8 else images} | maps
 
 
 def lists(items: Sequence[Item]) -> Batch:
@@ -229,7 +218,8 @@ def collate(items: Sequence[Item | None], targets: Targets) -> Batch | None:
         sizes = [(*item["image"].shape[-2:], *item.get("batch_hw", (0, 0))) for item in present]
         height, width = (max(max(size[side::2]) for size in sizes) for side in (0, 1))
         with_maps = [_padded(item, height, width) for item in with_maps]
-    batch: Batch = {plural: _stack([item[name] for item in with_maps]) for name, plural in STACKED.items()}
+    batch: Batch = {"images": _stack([item["image"] for item in with_maps])}
+    batch |= {spec.batch_name: _stack([item[name] for item in with_maps]) for name, spec in MAPS.items()}
     return batch | lists(present)
 
 

@@ -27,6 +27,15 @@ Maps = dict[str, Array]
 """The target maps of a page, each (H, W), by their names in `ocr.pipeline.targets.MAPS`."""
 
 
+def rounded_up(height: int, width: int) -> tuple[int, int]:
+    """The size of the smallest batch that holds a page.
+
+    >>> rounded_up(640, 321)
+    (640, 352)
+    """
+    return -(-height // STRIDE) * STRIDE, -(-width // STRIDE) * STRIDE
+
+
 class LazyImage(ABC):
     """Pixels that are made where they are needed: in the slot of a batch, without a page in between."""
 

@@ -1,1 +1,1 @@
-"""Tar shards: their members, their index, where they are stored, and fetching them ahead of their use."""
+"""Tar shards: where they are, which samples they hold, reading and writing them."""

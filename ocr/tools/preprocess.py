@@ -61,7 +61,8 @@ class PageMaps:
     @classmethod
     def of(cls, dataset: OCRDataset, folder: Path, compress: bool) -> PageMaps:
         """The parts of a dataset that are needed, without its pages."""
-        return cls(dataset.fixed_part, dataset.targets, folder, compress, dataset.on_bad_sample)
+        path = dataset.path
+        return cls(path.fixed_part, path.drawn, folder, compress, path.on_bad_sample)
 
     def __call__(self, page: FolderSource) -> tuple[str, str]:
         """The outcome for the single page of a source, "written", "valid" or "failed", and why it failed."""

@@ -60,9 +60,9 @@ def _row(sample: Sample) -> NDArray[np.uint8]:
         cv2.polylines(page, outline, True, IGNORED if ignored else LEARNT, 1, cv2.LINE_AA)
     maps = sample.maps
     assert maps is not None
-    prob = np.repeat((maps.prob_map * 255).astype(np.uint8)[:, :, None], 3, axis=2)
-    prob[~maps.prob_mask] = MASKED
-    thresh = cv2.applyColorMap((maps.thresh_map * 255).astype(np.uint8), cv2.COLORMAP_VIRIDIS)[:, :, ::-1]
+    prob = np.repeat((maps["prob_map"] * 255).astype(np.uint8)[:, :, None], 3, axis=2)
+    prob[~maps["prob_mask"]] = MASKED
+    thresh = cv2.applyColorMap((maps["thresh_map"] * 255).astype(np.uint8), cv2.COLORMAP_VIRIDIS)[:, :, ::-1]
     border = np.full((page.shape[0], 4, 3), 255, dtype=np.uint8)
     row: NDArray[np.uint8] = np.concatenate([page, border, prob, border, thresh], axis=1)
     return row

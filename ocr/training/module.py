@@ -108,10 +108,6 @@ class OCRPLModule(lightning.LightningModule):
         if self.distillation is not None:
             self.distillation.teacher.start(dataset)
 
-    def on_train_epoch_start(self) -> None:
-        if self.distillation is not None:
-            self.distillation.teacher.start_epoch()
-
     def on_train_epoch_end(self) -> None:
         self.finite.finish()
 
@@ -209,19 +205,15 @@ class OCRPLModule(lightning.LightningModule):
         if not isinstance(data, OCRDataModule):
             return int(trainer.estimated_stepping_batches)
         # Lightning's own estimate opens the loader before a resumed run has restored its position.
-        batches, limit = data.loader("train").batches, trainer.limit_train_batches
-        if isinstance(limit, int):
-            batches = limit if batches is None else min(batches, limit)
-        elif batches is not None:
-            batches = int(batches * limit)
+        batches, limit = len(data.loader("train")), trainer.limit_train_batches
+        batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
         bounds = [trainer.max_steps] if trainer.max_steps > 0 else []
-        if batches is not None and trainer.max_epochs != -1:
+        if trainer.max_epochs != -1:
             bounds.append(math.ceil(batches / trainer.accumulate_grad_batches) * int(trainer.max_epochs or 1))
         if not bounds:
             raise ConfigError(
-                f"schedule: the number of steps is unknown (trainer.max_epochs={trainer.max_epochs}, "
-                f"{'an unknown number of' if batches is None else batches} batches per epoch). Give the total steps, "
-                "trainer.max_steps=N, or the epochs and, for shards without an index, trainer.limit_train_batches=N",
+                f"schedule: the number of steps is unknown with trainer.max_epochs={trainer.max_epochs}. Set "
+                "trainer.max_epochs=N or trainer.max_steps=N",
                 setting="trainer.max_steps",
                 value=trainer.max_steps,
             )

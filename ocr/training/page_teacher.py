@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,22 +14,18 @@ import torch
 from numpy.typing import NDArray
 
 from ocr.cache.cache import Cache
-from ocr.datasets.page_dataset import PageDataset
 from ocr.errors import ConfigError
 from ocr.models.detector import TextDetector
 from ocr.models.head import Prediction
 from ocr.pipeline.batch import Batch
-from ocr.pipeline.cut import Cut
-from ocr.pipeline.device import Normalize
-from ocr.pipeline.page import FixedPart
-from ocr.pipeline.placement import is_affine
+from ocr.pipeline.normalize import Normalize
+from ocr.pipeline.path import PagePath, path_of
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage, RandomStage
+from ocr.pipeline.warp import is_affine
 from ocr.training.teacher import Teacher
 
-KEPT = Cut(page=True, dense=True)
-"""Maps are mostly flat, and compressed to a fraction."""
 LEVELS = 255
 EDGE = 1e-3
 """Probabilities that bytes hold end here, and so do logits."""
@@ -75,46 +72,41 @@ class PageTeacher(Teacher):
         outside: float = 0.3,
         cache_folder: str | os.PathLike[str] | None = None,
         cache_max_bytes: int | str = "auto",
-        cache_max_total_bytes: int | str = "auto",
     ) -> None:
         super().__init__(model)
         self._letterbox, self._outside = letterbox or Letterbox(), outside
-        self._kept_in: dict[str, Any] = {"folder": cache_folder, "max_bytes": cache_max_bytes}
-        self._kept_in["max_total_bytes"] = cache_max_total_bytes
+        self._cache_folder, self._cache_max_bytes = cache_folder, cache_max_bytes
         self._found = FoundText(self.model, normalization or Normalize(), self.about["fingerprint"])
-        self._pages: Cache | None = None
-        self._numbers: dict[str, int] = {}
+        self._path: PagePath | None = None
+        """The pages of the batches, but as the teacher sees them."""
+        self._indices: defaultdict[str, list[int]] = defaultdict(list)
+        """Of the pages with this name: two joined folders can both have it."""
 
     def start(self, dataset: object) -> None:
         """Learn where the pages of the batches are; maps that an earlier run has kept are used again."""
-        if not isinstance(dataset, PageDataset) or dataset.source.is_ready:
+        path = path_of(dataset)
+        if path is None or path.source.is_ready:
             raise ConfigError(
                 f"distil.maps=page: there are no whole pages in this data. {SEE_BATCHES}",
                 setting="distil.maps",
                 value="page",
             )
-        for stage in dataset.transform.random:
+        for stage in path.random:
             if isinstance(stage, RandomStage) and stage.moves_geometry and not stage.follows_matrix:
                 raise ConfigError(
                     f"distil.maps=page: maps cannot follow {stage!r}. {SEE_BATCHES}", setting="distil.maps", value=stage
                 )
-        decode = replace(dataset.decode, needed_side=self._letterbox.size)
-        make = FixedPart(decode, (self._letterbox, self._found))
-        # Not started, which would make a few of them again, and other threads or another device round differently.
-        self._pages = Cache(dataset.source, make.parts, make, KEPT, **self._kept_in)
-        self._numbers = {dataset.source.entry(index).path: index for index in range(len(dataset))}
-
-    def start_epoch(self) -> None:
-        if self._pages is not None:
-            self._pages.look(())
+        decode, fixed = replace(path.decode, needed_side=self._letterbox.size), (self._letterbox, self._found)
+        # Other threads or another device round differently: maps that are made twice differ, and none is rechecked.
+        kept = Cache((decode, *fixed), self._cache_folder, self._cache_max_bytes, path.source.location, recheck=0)
+        self._path = replace(path, decode=decode, fixed=fixed, random=(), cache=kept)
+        self._indices.clear()
+        for index, name in enumerate(path.source.names):
+            self._indices[name].append(index)
 
     def find(self, index: int) -> Sample:
         """A page whose pixels are the teacher's maps: those that are kept, or made now."""
-        if self._pages is None:
-            raise ConfigError(
-                "the teacher does not know its pages: call start(dataset) first", setting="PageTeacher.start"
-            )
-        return self._pages.sample(index).unpacked()
+        return self._pages.at_cut(index).unpacked()
 
     def maps(self, batch: Batch) -> Prediction:
         """What it found, where the pixels of the batch are now."""
@@ -127,9 +119,23 @@ class PageTeacher(Teacher):
         return Prediction(logits, thresh, torch.sigmoid(self.model.head.k * (prob - thresh)))
 
     def _moved(self, batch: Batch, height: int, width: int) -> Iterator[NDArray[np.uint8]]:
-        for path, matrix in zip(batch["image_path"], batch["inverse_matrix"], strict=True):
-            page = self.find(self._numbers[path])
+        for name, path, matrix in zip(
+            batch["image_filename"], batch["image_path"], batch["inverse_matrix"], strict=True
+        ):
+            page = self.find(self._index(name, path))
             yield move_maps(page, np.asarray(matrix, dtype=np.float64), (width, height), self._outside)
+
+    def _index(self, name: str, path: str) -> int:
+        source, indices = self._pages.source, self._indices[name]
+        return next(index for index in indices if len(indices) == 1 or source.state(index).path == path)
+
+    @property
+    def _pages(self) -> PagePath:
+        if self._path is None:
+            raise ConfigError(
+                "the teacher does not know its pages. Call start(dataset) first", setting="PageTeacher.start"
+            )
+        return self._path
 
 
 def move_maps(page: Sample, inverse: NDArray[np.float64], size: tuple[int, int], outside: float) -> NDArray[np.uint8]:

@@ -23,9 +23,6 @@ class Teacher:
     def start(self, dataset: object) -> None:
         """Training starts on these pages."""
 
-    def start_epoch(self) -> None:
-        """Look at the pages again."""
-
     def maps(self, batch: Batch) -> Prediction:
         """What it finds on the pixels of a batch."""
         raise NotImplementedError

@@ -15,8 +15,8 @@ from rejection import rejects
 from torch.utils.data import DataLoader
 
 from ocr import Loader, cached
-from ocr.cache.item_format import MANY, pack_item, unpack_item
-from ocr.cache.store import Store
+from ocr.cache.items import MANY, pack_item, unpack_item
+from ocr.cache.store import close_store
 from ocr.errors import ConfigError, DataError
 
 CLASSES = ("cat", "dog", "owl")
@@ -55,6 +55,7 @@ def write_pictures(root: Path, each: int = 4) -> Path:
 
 
 def open_cached(pictures: Pictures, folder: Path) -> Any:
+    close_store(folder)  # As another run would find it.
     return cached(pictures, pictures.key, listed=("samples", "made"), folder=folder)
 
 
@@ -70,8 +71,7 @@ def test_items_are_made_once_and_the_next_run_makes_none_but_those_it_compares(t
     root, folder = write_pictures(tmp_path / "pictures"), tmp_path / "cache"
     first = Pictures(root)
     items = open_cached(first, folder)
-    for _ in range(2):
-        assert_same_items(items, Pictures(root))
+    assert_same_items(items, Pictures(root))
     assert sorted(first.made) == [0, 0, *range(12)]
     second = Pictures(root)
     assert_same_items(open_cached(second, folder), Pictures(root))
@@ -92,7 +92,6 @@ def test_an_edited_file_another_label_and_another_setting_are_noticed(tmp_path):
     items = open_cached(pictures, folder)
     assert_same_items(items, Pictures(root))
     np.save(pictures.samples[5][0], np.ones((7, 3), np.float32))
-    items.set_epoch(1)
     assert_same_items(items, Pictures(root))
     assert items[5]["image"].shape == (7, 3)
     os.rename(root / "cat" / "0.npy", root / "dog" / "9.npy")
@@ -108,16 +107,17 @@ def test_a_file_that_is_gone_is_named(tmp_path):
         items[2]
 
 
-def test_a_flipped_bit_is_made_again(tmp_path):
+def test_an_item_of_which_a_byte_is_damaged_is_made_again(tmp_path):
     root, folder = write_pictures(tmp_path / "pictures"), tmp_path / "cache"
-    assert_same_items(open_cached(Pictures(root), folder), Pictures(root))
-    (store,) = (path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    start, _ = (Store(store).ranges(4, Store(store).row(4)) or [])[0]  # type: ignore[arg-type]
-    with (store / "data").open("r+b") as stream:
-        stream.seek(start)
-        byte = stream.read(1)[0]
-        stream.seek(start)
-        stream.write(bytes([byte ^ 1]))
+    items = open_cached(Pictures(root), folder)
+    assert_same_items(items, Pictures(root))
+    items.flush()
+    value = next(bytes(value) for _, value in items.cache.store.items("pages"))
+    close_store(folder)
+    (file,) = folder.glob("store/data.mdb")
+    data = bytearray(file.read_bytes())
+    data[data.index(value) + len(value) - 1] ^= 1
+    file.write_bytes(data)
     assert_same_items(open_cached(Pictures(root), folder), Pictures(root))
 
 
@@ -144,13 +144,15 @@ def test_a_loader_resumes_in_the_middle_of_an_epoch(tmp_path, engine):
     assert sorted(name for batch in whole for name in batch) == sorted(names([items[index] for index in range(9)]))
 
 
-def test_worker_processes_of_torch_share_one_copy(tmp_path):
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_worker_processes_of_torch_write_what_they_made_before_they_end(tmp_path, start):
     root, folder = write_pictures(tmp_path / "pictures"), tmp_path / "cache"
     items = open_cached(Pictures(root), folder)
-    found = list(DataLoader(items, batch_size=None, num_workers=2))
-    assert_same_items(found, Pictures(root))
-    assert items.cache.covered == 1
-    assert "100% of 12 items" in repr(items)
+    loader = DataLoader(items, batch_size=None, num_workers=2, multiprocessing_context=start)
+    assert_same_items(list(loader), Pictures(root))
+    again = Pictures(root)
+    assert_same_items(open_cached(again, folder), Pictures(root))
+    assert len(again.made) == 5
 
 
 class Numbers:
@@ -175,7 +177,7 @@ def test_items_of_no_file_are_known_by_their_keys(tmp_path):
     assert other[1] == 7
 
 
-def test_what_cannot_be_cached_is_refused_with_the_cure(tmp_path):
+def test_what_cannot_be_cached_is_rejected(tmp_path):
     unordered, pair = {2}, (tmp_path / "a", tmp_path / "b")
     objects, keyed = np.array([object()]), {(1, 2): 3}
     for dataset, value in (
@@ -192,7 +194,7 @@ def test_what_cannot_be_cached_is_refused_with_the_cure(tmp_path):
         cached(Numbers(), lambda index: pair, folder=tmp_path)
     with rejects(ConfigError, setting="cached.listed", value="samples"):
         cached(Numbers(), str, listed=["samples"], folder=tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
 def test_tensors_and_arrays_that_hold_more_than_numbers_are_not_kept_as_plain_ones():
@@ -238,8 +240,8 @@ class Slotted:
 def test_what_a_dataset_would_pickle_is_what_its_items_depend_on(tmp_path):
     assert cached(Locked(1), str, listed=["lock"], folder=tmp_path)[0] == 1
     for make in (Locked, Slotted, lambda value: [value]):
-        assert [cached(make(value), str, folder=tmp_path / "made")[0] for value in (1, 2, 1)] == [1, 2, 1]
-    assert len([path for path in (tmp_path / "made").iterdir() if path.is_dir()]) == 6
+        listed = ["lock"] if make is Locked else []
+        assert [cached(make(value), str, listed=listed, folder=tmp_path)[0] for value in (1, 2, 1)] == [1, 2, 1]
 
 
 def test_any_kind_of_integer_is_an_index_and_a_key(tmp_path):
@@ -295,7 +297,7 @@ LONG = 2 * MANY
         [True] * LONG,
         [1.5] * LONG + [2],
         [2**63] * LONG,
-        # Behind other bytes, which need not be a multiple of eight.
+        # After other bytes, which need not be a multiple of eight.
         {"mask": b"abc", "tokens": list(range(LONG)), "boxes": [list(range(LONG)), b"d", list(range(LONG))]},
     ],
 )
@@ -304,7 +306,7 @@ def test_long_lists_of_numbers_come_back_as_they_were(value):
 
 
 def test_long_lists_of_numbers_are_kept_as_bytes_and_not_as_text():
-    assert len(pack_item([1] * 1000).metadata) < 100
+    assert 8000 < len(pack_item([1] * 1000)) < 8100
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.bool, torch.int64])

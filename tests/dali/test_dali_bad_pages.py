@@ -69,7 +69,7 @@ class Fails(RandomStage):
         raise RuntimeError("no luck")
 
 
-def test_a_stage_behind_dali_that_fails_names_its_page(synthetic):
+def test_a_stage_after_dali_that_fails_names_its_page(synthetic):
     dataset = open_split(synthetic, "train", Fails())
     with rejects(StageError, path=dataset.source.names[0]) as caught:
         next(iter(load(dataset)))

@@ -1,6 +1,7 @@
 """DALIDataLoader: the batches of the default loader, in its order, for every source, rank and resume."""
 
 import logging
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,16 @@ from sameness import assert_same
 from ocr.dali.graph import ocr_pipeline
 from ocr.datasets import DALIDataLoader, DBCollateFN, DBTransforms, OCRDataset, OCRWebDataset
 from ocr.errors import ConfigError
-from ocr.loader import Loader, worker_pool
-from ocr.pipeline.device import Normalize
+from ocr.loader import Loader, workers
+from ocr.pipeline.device import with_tensors
+from ocr.pipeline.normalize import Normalize
 from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.sample import PageView, Sample
+from ocr.pipeline.stage import RandomStage
 from ocr.pipeline.suffix import (
     ColourJitter,
     JpegNoise,
+    QuarterTurn,
     RandomBlur,
     RandomFlip,
     RandomRotate,
@@ -27,7 +32,6 @@ from ocr.pipeline.suffix import (
     RandomWindow,
     TextAwareCrop,
 )
-from ocr.pipeline.turns import QuarterTurn
 from ocr.tools.convert.convert import convert_split
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.settings import ConvertSettings
@@ -53,9 +57,9 @@ def open_split(data: Path, split: str = "val", *random: Any, normalize: str = "d
     return OCRDataset(data / "images" / split, data / "jsons" / f"{split}.json", transform, **settings)
 
 
-def load(dataset: Any, batch_size: int = 4, workers: int = 2, suffix: str = "auto", **settings: Any) -> DALIDataLoader:
-    pipeline = ocr_pipeline(dataset, batch_size, max(1, workers), device="cpu", suffix=suffix)
-    return DALIDataLoader(pipeline, len(dataset), batch_size, num_workers=workers, **settings)
+def load(dataset: Any, batch_size: int = 4, threads: int = 2, suffix: str = "auto", **settings: Any) -> DALIDataLoader:
+    pipeline = ocr_pipeline(dataset, batch_size, max(1, threads), device="cpu", suffix=suffix)
+    return DALIDataLoader(pipeline, len(dataset), batch_size, num_workers=threads, **settings)
 
 
 def compare(expected: list[Any], found: list[Any]) -> np.ndarray:
@@ -147,8 +151,8 @@ def test_pages_that_keep_their_shape_are_those_of_the_default_loader(synthetic, 
 def test_no_threads_of_our_own_give_the_same_batches(synthetic):
     for suffix in ("host", "dali"):
         batches = [
-            list(load(open_split(synthetic, "train", *GEOMETRY), 3, workers, suffix, shuffle=True))
-            for workers in (0, 1, 3)
+            list(load(open_split(synthetic, "train", *GEOMETRY), 3, threads, suffix, shuffle=True))
+            for threads in (0, 1, 3)
         ]
         assert_same(batches[0], batches[1])
         assert_same(batches[0], batches[2])
@@ -172,8 +176,8 @@ def test_a_batch_that_has_a_page_more_than_asked_for_is_made(synthetic):
     assert max(map(max, sizes)) == 2
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_resumed_loader_goes_on_exactly(synthetic, workers):
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_resumed_loader_continues_exactly(synthetic, threads):
     random = (*GEOMETRY, *COLOURS)
     whole = load(open_split(synthetic, "train", *random), 3, 2, shuffle=True)
     expected = [list(whole) for _ in range(2)]
@@ -184,7 +188,7 @@ def test_a_resumed_loader_goes_on_exactly(synthetic, workers):
     state = first.state_dict()
     del batches
     assert (state["epoch"], state["batches"]) == (1, 1)
-    resumed = load(open_split(synthetic, "train", *random), 3, workers, shuffle=True)
+    resumed = load(open_split(synthetic, "train", *random), 3, threads, shuffle=True)
     resumed.load_state_dict(state)
     assert_same(list(resumed), expected[1][1:])
 
@@ -228,11 +232,47 @@ def test_stored_maps_are_used(dataset_folder):
     assert_same([batch["thresh_maps"] for batch in found], [batch["thresh_maps"] for batch in Loader(dataset, 4)])
 
 
+class Widen(RandomStage):
+    """Repeats every page to its right, which no plan of a batch knows."""
+
+    def draw(self, rng: np.random.Generator, page: PageView) -> int:
+        return int(rng.integers(2, 4))
+
+    def apply(self, sample: Sample, parameters: int) -> Sample:
+        return replace(sample, image=np.tile(sample.image, (1, parameters, 1)))
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_pages_that_outgrow_their_batch_enlarge_it_and_keep_their_random_numbers(synthetic, threads):
+    settings = {"image_loading_config": {"scaled": "off"}, "seed": 5, "box": Letterbox(SIZE, shape="page")}
+    dataset = open_split(synthetic, "train", *GEOMETRY, Widen(), **settings)
+    for batch in load(dataset, 3, threads, suffix="dali"):
+        for name, page, prob_map in zip(batch["image_filename"], batch["images"], batch["prob_maps"], strict=True):
+            expected = dataset.sample(dataset.source.names.index(name))
+            inside = slice(expected.height), slice(expected.width)
+            difference = page.numpy().transpose(1, 2, 0)[inside].astype(float) - expected.image
+            assert np.abs(difference).mean() < AUGMENTED
+            assert np.array_equal(prob_map[0].numpy()[inside], expected.maps["prob_map"])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize(("split", "random"), [("val", ()), ("train", (*GEOMETRY, *COLOURS))])
+def test_a_gpu_gives_the_batches_of_the_default_loader(synthetic, split, random):
+    settings = {"image_loading_config": {"scaled": "off"}}
+    expected = list(Loader(open_split(synthetic, split, *random, **settings), 4))
+    dataset = open_split(synthetic, split, *random, **settings)
+    batches = list(DALIDataLoader(ocr_pipeline(dataset, 4, device="gpu"), len(dataset), 4))
+    assert all(batch["images"].is_cuda for batch in batches)
+    on_host = [with_tensors(batch, torch.Tensor.cpu) for batch in batches]
+    assert compare(expected, on_host).max() < (4 if random else 1)
+
+
 def test_an_abandoned_pass_leaves_no_thread_of_ours(synthetic):
     batches = iter(load(open_split(synthetic, "train"), 2))
     next(batches)
     batches.close()
-    assert not any(pool.is_running() for pool in worker_pool._pools)
+    assert not any(pool.is_running() for pool in workers._pools)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +293,7 @@ def test_settings_that_cannot_work_are_refused(synthetic, settings, setting):
         DALIDataLoader(**{"pipeline": pipeline, "size": 6, "batch_size": 4, **settings})
 
 
-def test_printing_a_loader_shows_what_dali_does_and_what_comes_behind(synthetic):
+def test_printing_a_loader_shows_what_dali_does_and_what_comes_after(synthetic):
     shown = repr(load(open_split(synthetic, "train", *GEOMETRY, normalize="host")))
     assert shown.startswith("DALIDataLoader(2 batches, batch_size=4)")
     assert shown.index("Letterbox") < shown.index("Warp")

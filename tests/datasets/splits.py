@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import hashlib
 import http.server
 import io
 import json
@@ -19,8 +18,8 @@ from ocr.pipeline.device import Normalize
 from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.suffix import ColourJitter, RandomFlip, TextAwareCrop
-from ocr.shards.index import RAW, Shard, ShardIndex, end_tar, shard_name, write_member
-from ocr.shards.sample_rows import SampleRows, StoredSample
+from ocr.shards.index import RAW, SampleRows, SampleRowsWriter, Shard, ShardIndex, StoredSample, shard_name
+from ocr.shards.writer import TarWriter
 from ocr.tools.convert.report import convert
 from ocr.tools.convert.settings import ConvertSettings
 
@@ -56,21 +55,21 @@ def converted(dataset: OCRDataset, out: Path, split: str = "val", **settings: An
 def write_shards(dataset: OCRDataset, out: Path, split: str, per_shard: int = 3) -> Path:
     """Raw shards as they are specified, written by hand."""
     out.mkdir(parents=True, exist_ok=True)
-    shards, samples = [], []
+    shards, writer = [], SampleRowsWriter()
     for number, first in enumerate(range(0, len(dataset), per_shard)):
-        stream = io.BytesIO()
         indices = range(first, min(first + per_shard, len(dataset)))
-        samples += [_write_sample(stream, dataset, index, number) for index in indices]
-        end_tar(stream)
-        data = stream.getvalue()
-        (out / shard_name(split, number)).write_bytes(data)
-        shards.append(Shard(shard_name(split, number), len(data), hashlib.sha256(data).hexdigest(), len(indices)))
-    index_ = ShardIndex(split, RAW, True, "", "", tuple(shards), SampleRows.of(samples))
+        with (out / shard_name(split, number)).open("wb") as stream:
+            tar = TarWriter(stream)
+            for index in indices:
+                writer.append(_write_sample(tar, dataset, index, number))
+            sha256 = tar.end()
+            shards.append(Shard(shard_name(split, number), tar.size, sha256, len(indices)))
+    index_ = ShardIndex(split, RAW, True, "", tuple(shards), SampleRows.of(writer.table({})))
     (out / f"{split}-index.json").write_text("".join(index_.json_parts()))
     return out
 
 
-def _write_sample(stream: io.BytesIO, dataset: OCRDataset, index: int, shard: int) -> StoredSample:
+def _write_sample(tar: TarWriter, dataset: OCRDataset, index: int, shard: int) -> StoredSample:
     page, key = dataset.source.read(index), f"{index:08d}"
     noted = {
         "filename": page.filename,
@@ -80,10 +79,9 @@ def _write_sample(stream: io.BytesIO, dataset: OCRDataset, index: int, shard: in
         "texts": list(page.polygons.texts),
         "size": page.claimed_size,
     }
-    encoded = write_member(stream, f"{key}.jpg", page.encoded)
-    members = {"jpg": encoded, "json": write_member(stream, f"{key}.json", json.dumps(noted).encode())}
-    digests = content_digest(page.encoded).hex(), dataset.source.annotation_digest(index).hex()
-    return StoredSample(key, page.filename, shard, members, *digests)
+    members = tar.add(key, {"jpg": page.encoded, "json": json.dumps(noted).encode()})
+    annotation = dataset.source.state(index).annotation.hex()
+    return StoredSample(key, page.filename, shard, members, content_digest(page.encoded).hex(), annotation)
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -94,17 +92,19 @@ def npy(array: np.ndarray) -> bytes:
 
 def write_tar(path: Path, samples: list[dict[str, Any]]) -> str:
     """A shard without an index; what each sample has by extension: bytes, an array, or anything JSON."""
-    stream = io.BytesIO()
-    for number, sample in enumerate(samples):
-        for extension, content in sample.items():
-            if isinstance(content, np.ndarray):
-                content = npy(content)
-            elif not isinstance(content, bytes):
-                content = json.dumps(content).encode()
-            write_member(stream, f"{number:08d}.{extension}", content)
-    end_tar(stream)
-    path.write_bytes(stream.getvalue())
+    with path.open("wb") as stream:
+        tar = TarWriter(stream)
+        for number, sample in enumerate(samples):
+            tar.add(f"{number:08d}", {extension: as_bytes(content) for extension, content in sample.items()})
+        tar.end()
     return str(path)
+
+
+def as_bytes(content: Any) -> bytes:
+    """Bytes as they are, an array as .npy, anything else as JSON."""
+    if isinstance(content, bytes):
+        return content
+    return npy(content) if isinstance(content, np.ndarray) else json.dumps(content).encode()
 
 
 class Files(http.server.SimpleHTTPRequestHandler):

@@ -7,11 +7,14 @@ import cv2
 import numpy as np
 import pytest
 import shapely
+import torch
 from numpy.typing import NDArray
+from pages import open_split, run
 from rejection import rejects
+from sameness import assert_same
 
 from ocr.datasets import DBTransforms
-from ocr.datasets.albumentations_stages import FixedAlbumentations, RandomAlbumentations, is_fixed, translate
+from ocr.datasets.albumentations import FixedAlbumentations, RandomAlbumentations, is_fixed, translate
 from ocr.datasets.conditional_normalize import ConditionalNormalize
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons, move_points
@@ -71,7 +74,9 @@ def test_an_arbitrary_geometric_transform_keeps_polygons_on_their_pixels(transfo
     reflects = getattr(transform, "border_mode", None) == cv2.BORDER_REFLECT_101
     for seed in range(6):
         page = painted_page()
-        moved = stage(page, np.random.default_rng(seed)) if isinstance(stage, RandomAlbumentations) else stage(page)  # type: ignore[call-arg]
+        moved = (
+            run([stage], page, np.random.default_rng(seed)) if isinstance(stage, RandomAlbumentations) else stage(page)
+        )  # type: ignore[call-arg]
         there = move_points(QUAD, np.linalg.inv(moved.inverse_matrix))
         painted = moved.image[:, :, 0] > 127
         assert painted[covered(there, moved.width, moved.height, -2)].all()
@@ -96,7 +101,7 @@ def test_an_arbitrary_geometric_transform_keeps_polygons_on_their_pixels(transfo
 )
 def test_a_transform_that_is_no_matrix_does_not_crash(transform: Any) -> None:
     for seed in range(3):
-        moved = RandomAlbumentations((transform,))(painted_page(OUTSIDE), np.random.default_rng(seed))
+        moved = run([RandomAlbumentations((transform,))], painted_page(OUTSIDE), np.random.default_rng(seed))
         assert moved.image.shape == (HEIGHT, WIDTH, 3)
         assert np.isfinite(moved.inverse_matrix).all()
         assert np.isfinite(moved.polygons.vertices).all()
@@ -107,7 +112,7 @@ def test_a_bent_page_keeps_polygons_near_their_pixels(transform: Any) -> None:
     # Two words that share a corner, which Albumentations cannot tell apart, and one over the border.
     page = painted_page(QUAD + np.float32([0, 22]), OUTSIDE)
     for seed in range(5):
-        moved = RandomAlbumentations((transform,))(page, np.random.default_rng(seed))
+        moved = run([RandomAlbumentations((transform,))], page, np.random.default_rng(seed))
         assert len(moved.polygons) == 3
         word = next(iter(moved.polygons))
         painted = moved.image[:, :, 0] > 127
@@ -119,7 +124,7 @@ def test_a_bent_word_is_bent_as_albumentations_bends_it() -> None:
     transform = A.GridDistortion(distort_limit=0.3, p=1)
     seed = int(np.random.default_rng(3).integers(2**31))
 
-    moved = RandomAlbumentations((transform,))(noise_page(), np.random.default_rng(3))
+    moved = run([RandomAlbumentations((transform,))], noise_page(), np.random.default_rng(3))
 
     image, points = by_albumentations(noise_page(), [transform], seed)
     assert np.array_equal(moved.image, image)
@@ -226,7 +231,7 @@ def test_a_transform_of_pixels_alone_does_not_move_geometry(transform: Any, move
 
     assert stage.moves_geometry is moves
     if not moves:
-        changed = stage(noise_page(), np.random.default_rng(0))
+        changed = run([stage], noise_page(), np.random.default_rng(0))
         assert np.array_equal(changed.polygons.vertices, QUAD)
         np.testing.assert_allclose(changed.inverse_matrix, np.eye(3), atol=1e-6)
 
@@ -254,7 +259,7 @@ def test_a_vertex_that_a_transform_loses_is_moved_with_the_page() -> None:
     forgetful = Forgetful(p=1)
     forgetful.first = 2
 
-    moved = RandomAlbumentations((forgetful,))(noise_page(), np.random.default_rng(0))
+    moved = run([RandomAlbumentations((forgetful,))], noise_page(), np.random.default_rng(0))
 
     np.testing.assert_allclose(
         moved.polygons.vertices, np.column_stack([WIDTH - 1 - QUAD[:, 0], QUAD[:, 1]]), atol=1e-3
@@ -266,7 +271,7 @@ def test_a_transform_that_loses_all_points_is_named() -> None:
     forgetful.first = 12
 
     with rejects(ConfigError, setting="transforms", value=(forgetful,)):
-        RandomAlbumentations((forgetful,))(noise_page(), np.random.default_rng(0))
+        run([RandomAlbumentations((forgetful,))], noise_page(), np.random.default_rng(0))
 
 
 SECOND = np.array([[90, 70], [120, 70], [120, 82], [90, 82]], np.float32)
@@ -292,7 +297,7 @@ def test_a_crop_that_is_safe_for_boxes_keeps_every_word_whole(transform: Any) ->
     page = page_of([QUAD, SECOND, OFF_PAGE])
     shifts = set()
     for seed in range(30):
-        moved = RandomAlbumentations((transform,))(page, np.random.default_rng(seed))
+        moved = run([RandomAlbumentations((transform,))], page, np.random.default_rng(seed))
         words = np.concatenate(list(moved.polygons)[:2])
         assert words.min() > -0.5
         assert (words < np.array([moved.width, moved.height]) + 0.5).all()
@@ -303,15 +308,14 @@ def test_a_crop_that_is_safe_for_boxes_keeps_every_word_whole(transform: Any) ->
 def test_a_crop_around_one_box_keeps_a_word_whole() -> None:
     stage = RandomAlbumentations((A.AtLeastOneBBoxRandomCrop(height=40, width=60, p=1),))
     for seed in range(30):
-        moved = stage(page_of([QUAD, SECOND]), np.random.default_rng(seed))
+        moved = run([stage], page_of([QUAD, SECOND]), np.random.default_rng(seed))
         assert any((word >= 0).all() and (word < (60, 40)).all() for word in moved.polygons)
 
 
 @pytest.mark.parametrize("words", [[], [OFF_PAGE]], ids=["none", "off the page"])
 def test_a_crop_around_boxes_works_on_a_page_without_words(words: list[NDArray[np.float32]]) -> None:
-    moved = RandomAlbumentations((A.BBoxSafeRandomCrop(erosion_rate=0.5, p=1),))(
-        page_of(words), np.random.default_rng(0)
-    )
+    crop = RandomAlbumentations((A.BBoxSafeRandomCrop(erosion_rate=0.5, p=1),))
+    moved = run([crop], page_of(words), np.random.default_rng(0))
 
     assert len(moved.polygons) == 0
     assert moved.width < WIDTH
@@ -321,7 +325,7 @@ def test_text_marked_ignore_does_not_hold_a_crop_around_boxes() -> None:
     page = page_of([QUAD, SECOND], ignore=[False, True])
     stage = RandomAlbumentations((A.BBoxSafeRandomCrop(p=1),))
 
-    assert any(len(stage(page, np.random.default_rng(seed)).polygons) == 1 for seed in range(30))
+    assert any(len(run([stage], page, np.random.default_rng(seed)).polygons) == 1 for seed in range(30))
 
 
 @pytest.mark.parametrize(
@@ -378,6 +382,17 @@ def test_a_transform_that_is_named_like_a_fixed_one_is_random(transform: Any) ->
 def test_the_real_ones_are_still_known() -> None:
     assert is_fixed(ConditionalNormalize())
     assert is_fixed(A.Equalize(p=1))
+
+
+def test_the_cut_is_in_front_of_a_transform_that_makes_floats(synthetic, tmp_path) -> None:
+    transforms = DBTransforms([Letterbox(64), A.Equalize(p=1), A.ToFloat(max_value=255), A.HorizontalFlip(p=0.5)])
+    assert [type(stage).__name__ for stage in transforms.fixed] == ["Letterbox", "FixedAlbumentations"]
+    assert [type(stage).__name__ for stage in transforms.random] == ["FixedAlbumentations", "RandomAlbumentations"]
+    expected = [open_split(synthetic, "val", transforms)[index] for index in range(3)]
+    assert expected[0]["image"].dtype == torch.float32
+    for _ in range(2):
+        kept = open_split(synthetic, "val", transforms, preload_images=True, cache_folder=tmp_path)
+        assert_same([kept[index] for index in range(3)], expected)
 
 
 def test_a_letterbox_is_made_of_the_transforms_themselves_only() -> None:

@@ -16,7 +16,7 @@ from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.loader import Loader
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
-from ocr.pipeline.suffix import ColourJitter
+from ocr.pipeline.suffix import RandomFlip
 from ocr.training.callbacks.data_report import describe
 
 SQUARE = [[5, 5], [45, 5], [45, 25], [5, 25]]
@@ -308,7 +308,8 @@ def test_wording_of_errors_about_datasets(folder, tmp_path, snapshot):
     folder.add("bad.jpg", b"This is a receipt.").add("empty.jpg", b"").add("dot.jpg", jpeg(1, 1))
     show(lambda: folder.open(image_loading_config={"scald": "off"}))
     show(lambda: folder.open(on_bad_sample="ignore"))
-    show(lambda: folder.open(cache_transformed_tensors=True, transform=[Letterbox(64), ColourJitter()]))
+    show(lambda: folder.open(cache="prefix"))
+    show(lambda: folder.open(preload_maps=True, transform=[Letterbox(64), RandomFlip()]))
     dataset = folder.open()
     for index in range(3):
         show(lambda index=index: dataset[index])

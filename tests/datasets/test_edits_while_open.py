@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pages import open_split, transforms
 from PIL import Image
 from sameness import assert_same
-from splits import DEVICE, FIXED, folder
 
 from ocr.datasets import OCRDataset
+from ocr.datasets.page_dataset import PageDataset
 from ocr.formats.maps import map_file, maps_folder
 from ocr.loader import Loader
+from ocr.pipeline.sample import Sample
+from ocr.pipeline.signature import SourceState
+from ocr.pipeline.source import Source
 from ocr.tools.preprocess import preprocess_maps
 
+FIXED, DEVICE = transforms(False), transforms(False, "device")
 ENGINES = {
     "threads": {"num_workers": 2},
     "no workers": {"num_workers": 0},
@@ -41,7 +46,7 @@ def move_a_word(data: Path, page: str) -> None:
 
 
 def fresh(data: Path, transform: Any = DEVICE) -> list[Any]:
-    return list(Loader(folder(data, "val", transform), 4, 0))
+    return list(Loader(open_split(data, "val", transform), 4, 0))
 
 
 @pytest.mark.parametrize(
@@ -49,9 +54,8 @@ def fresh(data: Path, transform: Any = DEVICE) -> list[Any]:
     [
         ("threads", "auto", DEVICE),
         ("threads", "off", FIXED),
-        ("no workers", "prefix", FIXED),
+        ("no workers", "auto", FIXED),
         ("processes", "auto", DEVICE),
-        ("processes", "prefix", FIXED),
         ("persistent processes", "off", FIXED),
         ("persistent processes", "auto", DEVICE),
     ],
@@ -59,7 +63,7 @@ def fresh(data: Path, transform: Any = DEVICE) -> list[Any]:
 def test_an_image_or_a_word_that_is_edited_is_seen_in_the_next_epoch(
     dataset_folder, tmp_path, engine, cache, transform
 ):
-    dataset = folder(dataset_folder, "val", transform, cache=cache, cache_folder=tmp_path / "cache")
+    dataset = open_split(dataset_folder, "val", transform, cache=cache, cache_folder=tmp_path / "cache")
     loader = Loader(dataset, 4, **ENGINES[engine])
     names = list(dataset.source.names)
     for edit in (
@@ -74,32 +78,58 @@ def test_an_image_or_a_word_that_is_edited_is_seen_in_the_next_epoch(
 
 
 def test_a_page_that_is_not_edited_stays_a_hit(dataset_folder, tmp_path):
-    dataset = folder(dataset_folder, "val", DEVICE, cache="auto", cache_folder=tmp_path / "cache")
+    dataset = open_split(dataset_folder, "val", DEVICE, cache="auto", cache_folder=tmp_path / "cache")
     loader = Loader(dataset, 4)
     list(loader)
     invert(dataset_folder / "images" / "val" / dataset.source.names[2])
     move_a_word(dataset_folder, dataset.source.names[3])
-    for hits, invalid in ((4, 2), (6, 0)):
+    for hits, misses in ((4, 2), (6, 0)):
         list(loader)
         totals = dataset.ledger.totals()
-        assert (totals["cache_hits"], totals["cache_invalid"]) == (hits, invalid)
+        assert (totals["cache_hits"], totals["cache_misses"]) == (hits, misses)
 
 
-def test_a_batch_that_is_held_keeps_the_page_that_was_edited_since(dataset_folder, tmp_path):
-    settings = {"cache": "auto", "cache_folder": tmp_path / "cache"}
-    loader = Loader(folder(dataset_folder, "val", DEVICE, **settings), 4)
+class Watched(Source):
+    """A folder that notes in a file which process looks for edits."""
+
+    def __init__(self, folder: Source, notes: Path) -> None:
+        self.folder, self.notes = folder, notes
+
+    @property
+    def names(self) -> Any:
+        return self.folder.names
+
+    def read(self, index: int) -> Sample:
+        return self.folder.read(index)
+
+    def state(self, index: int) -> SourceState:
+        return self.folder.state(index)
+
+    def refresh(self) -> Any:
+        with self.notes.open("a") as notes:
+            notes.write(f"{os.getpid()}\n")
+        return self.folder.refresh()
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_worker_processes_do_not_look_for_edits_until_the_main_process_found_one(dataset_folder, tmp_path, persistent):
+    notes, here = tmp_path / "notes", str(os.getpid())
+    dataset = PageDataset(Watched(open_split(dataset_folder, "val").source, notes), DEVICE)
+    loader = Loader(dataset, 3, 2, "processes", persistent_workers=persistent)
+    for _ in range(3):
+        list(loader)
+    assert notes.read_text().split() == [here] * 3
+    move_a_word(dataset_folder, dataset.source.names[0])
+    assert_same(list(loader), list(Loader(open_split(dataset_folder, "val", DEVICE), 3, 0)))
     list(loader)
-    held = list(loader)
-    before = [batch["images"].clone() for batch in held]
-    for dataset in (loader.dataset, folder(dataset_folder, "val", DEVICE, **settings)):
-        invert(dataset_folder / "images" / "val" / dataset.source.names[1])
-        assert_same(list(Loader(dataset, 4)), fresh(dataset_folder))
-        assert_same([batch["images"] for batch in held], before)
+    looked = notes.read_text().split()
+    assert looked.count(here) == 5
+    assert len(looked) == (7 if persistent else 5)
 
 
 def test_an_annotation_that_cannot_be_read_is_reported_and_tried_again(dataset_folder, caplog):
     path = dataset_folder / "jsons" / "val.json"
-    loader, text = Loader(folder(dataset_folder, "val", DEVICE), 4), path.read_text()
+    loader, text = Loader(open_split(dataset_folder, "val", DEVICE), 4), path.read_text()
     before = list(loader)
     path.write_text(text[: len(text) // 2])
     assert_same(list(loader), before)
@@ -113,7 +143,7 @@ def test_an_annotation_that_cannot_be_read_is_reported_and_tried_again(dataset_f
 
 def test_pages_that_are_added_or_removed_are_reported_and_count_from_the_next_run_on(dataset_folder, caplog):
     path = dataset_folder / "jsons" / "val.json"
-    loader, document = Loader(folder(dataset_folder, "val", DEVICE), 4), json.loads(path.read_text())
+    loader, document = Loader(open_split(dataset_folder, "val", DEVICE), 4), json.loads(path.read_text())
     before, (removed, *_) = list(loader), document["images"]
     invert_into = dataset_folder / "images" / "val"
     (invert_into / "added.jpg").write_bytes((invert_into / removed).read_bytes())
@@ -140,10 +170,10 @@ def test_a_label_file_that_is_edited_is_read_again(dataset_folder, tmp_path):
 
 def test_maps_that_are_stored_or_edited_while_a_dataset_is_open_change_no_sample(dataset_folder, tmp_path, caplog):
     expected = fresh(dataset_folder)
-    dataset = folder(dataset_folder, "val", DEVICE)
+    dataset = open_split(dataset_folder, "val", DEVICE)
     preprocess_maps(dataset, show_progress=False)
     kept = {"cache": "auto", "cache_folder": tmp_path / "cache"}
-    loaders = [Loader(folder(dataset_folder, "val", DEVICE, **settings), 4) for settings in ({}, kept)]
+    loaders = [Loader(open_split(dataset_folder, "val", DEVICE, **settings), 4) for settings in ({}, kept)]
     for loader in loaders:
         assert_same(list(loader), expected)
     maps = maps_folder(dataset_folder / "images" / "val")

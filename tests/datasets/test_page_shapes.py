@@ -14,7 +14,6 @@ from splits import converted, without_paths
 from torch.utils.data import DataLoader
 
 from ocr import DBCollateFN, DBTransforms, Loader, OCRDataset, OCRWebDataset, ShapeBatchSampler
-from ocr.datasets.webstream import OCRWebStream
 from ocr.errors import ConfigError
 from ocr.models import DBLoss
 from ocr.models.head import Prediction
@@ -23,7 +22,6 @@ from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.stage import FixedStage
 from ocr.pipeline.suffix import ColourJitter, RandomRotate, RandomScale, RandomWindow, TextAwareCrop
 from ocr.pipeline.turns import QuarterTurn
-from ocr.shards.storage import Storage
 
 PAGE = Letterbox(160, shape="page", fill=7)
 RANDOM = (TextAwareCrop(p=1), RandomRotate(p=1), RandomScale(p=1), Letterbox(128, shape="page"), ColourJitter(p=1))
@@ -66,7 +64,7 @@ def test_every_engine_and_cache_gives_the_same_batches(synthetic, tmp_path, stag
         assert dataset.ledger.totals()["cache_hits"] == len(dataset)
 
 
-@pytest.mark.parametrize("settings", [{}, {"ready": True, "form": "dense"}, {"ready": True, "form": "raw"}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"ready": True}], ids=str)
 def test_shards_give_the_batches_of_their_folder(synthetic, tmp_path, settings):
     dataset = folder(synthetic, transform())
     place = converted(dataset, tmp_path, "train", samples_per_shard=3, **settings)
@@ -210,17 +208,6 @@ def test_a_batch_has_as_many_pages_as_its_pixels_allow(synthetic):
         assert pages <= max(1, 3 * 160 * 128 // (height * width))
     with rejects(ConfigError, setting="data.batch_pixels", value=1000):
         Loader(folder(synthetic, DBTransforms([Letterbox(96)])), 1, 0, batch_pixels=1000)
-
-
-def test_batches_of_a_stream_are_as_large_as_their_largest_page(synthetic, tmp_path):
-    dataset = folder(synthetic, transform())
-    converted(dataset, tmp_path, "train", samples_per_shard=3)
-    urls = [str(path) for path in sorted(tmp_path.glob("*.tar"))]
-    stream = OCRWebStream(urls, Storage(tmp_path / "kept"), transform())
-    expected = DBCollateFN()([dataset[index] for index in range(3)])
-    found = next(iter(Loader(stream, 3)))
-    for name in TENSORS:
-        assert torch.equal(found[name], expected[name])
 
 
 def test_a_sampler_for_pages_of_one_size_is_refused(synthetic):

@@ -1,4 +1,4 @@
-"""Two nodes on loopback, with gloo: every page once, from folder, shards, stream and cache; a training by torchrun."""
+"""Two nodes on loopback, with gloo: every page once, from folder, shards and cache; a training by torchrun."""
 
 import csv
 import json
@@ -60,7 +60,7 @@ def loaders(data: Path, shards: Path, url: str, own: Path) -> dict[str, Loader]:
         "cache": Loader(folder(data, "train", RANDOM, **kept), 2, **train),
         "shards": Loader(OCRWebDataset(str(shards / "train-*.tar"), RANDOM), 2, **train),
         "cached shards": Loader(OCRWebDataset(str(shards / "train-*.tar"), RANDOM, **kept), 2, **train),
-        "stream": Loader(OCRWebDataset(f"{url}/train-{{000000..000002}}.tar", RANDOM, **fetched), 2, **train),
+        "remote shards": Loader(OCRWebDataset(f"{url}/train-{{000000..000002}}.tar", RANDOM, **fetched), 2, **train),
         "val folder": Loader(folder(data, "val", DEVICE), 4),
         "val cache": Loader(folder(data, "val", DEVICE, **kept), 4),
         "val shards": Loader(OCRWebDataset(str(shards / "val-*.tar"), DEVICE), 4),

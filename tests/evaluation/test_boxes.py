@@ -48,7 +48,7 @@ def letterboxed(polygon, width=1200, height=1500, size=640):
     distance = (page.polygons.areas * (1 - 0.4**2) / page.polygons.perimeters)[0]
     shrunk = Polygons.pack(shrink(page.polygons.vertices.astype(np.int32), distance))
     ratio = float(distance * shrunk.perimeters[0] / shrunk.areas[0])
-    return page, Targets().draw(page.polygons, size, size).prob_map, ratio
+    return page, Targets().draw(page.polygons, size, size)["prob_map"], ratio
 
 
 BOX = box(300, 400, 600, 80)
@@ -320,7 +320,7 @@ def test_a_batch_with_a_page_too_few_is_refused():
 
 
 def drawn(polygon, shrink_ratio, side=256):
-    return Targets(shrink_ratio=shrink_ratio).draw(Polygons.pack([polygon]), side, side).prob_map
+    return Targets(shrink_ratio=shrink_ratio).draw(Polygons.pack([polygon]), side, side)["prob_map"]
 
 
 def word(x, y, width, height, degrees=0.0):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ocr.geometry.kernels import maps as kernels
 from ocr.geometry.kernels.maps import (
+    _fill_boxes,
     _raise_border_band,
-    fill_boxes,
     find_upright_boxes,
     measure_outlines,
     normalize_to_chw,
@@ -47,7 +47,7 @@ def fill_box(points: NDArray[np.float32], distance: float) -> tuple[bool, NDArra
     prob_map, thresh_mask = np.zeros((SIDE, SIDE), np.float32), np.zeros((SIDE, SIDE), np.bool_)
     offsets, left_out = np.array([0, len(points)], np.int32), np.zeros(1, np.bool_)
     boxes, found = find_upright_boxes(points.astype(np.int32), offsets, np.array([distance]), left_out)
-    fill_boxes(boxes, prob_map, thresh_mask)
+    _fill_boxes(boxes, prob_map, thresh_mask)
     return bool(found[0]), prob_map, thresh_mask
 
 
@@ -125,8 +125,8 @@ def test_boxes_are_the_same_compiled_and_uncompiled() -> None:
     distances = packed.areas * 0.84 / packed.perimeters
     results = []
     for find, fill, mode in (
-        (find_upright_boxes, fill_boxes, nullcontext()),
-        (find_upright_boxes.py_func, fill_boxes.py_func, uncompiled()),
+        (find_upright_boxes, _fill_boxes, nullcontext()),
+        (find_upright_boxes.py_func, _fill_boxes.py_func, uncompiled()),
     ):
         prob_map, thresh_mask = np.zeros((SIDE, SIDE), np.float32), np.zeros((SIDE, SIDE), np.bool_)
         left_out = np.zeros(len(packed), np.bool_)

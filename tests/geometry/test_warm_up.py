@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap, perspective, resample
+from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap, resample
 from ocr.geometry.kernels.warm_up import ENTRIES, warm_up
 
 # A loader; a second start; training; then a validation: pages through the cache, twice; maps; normalisation in both
@@ -47,7 +47,7 @@ found = {
 }
 warm_up(show=False)
 found |= {"compiled by a second start": warm_up(), "misses of a second start": misses()}
-for cache, normalize in (("prefix", "device"), ("prefix", "host"), ("off", "device"), ("off", "host")):
+for cache, normalize in (("auto", "device"), ("auto", "host"), ("off", "device"), ("off", "host")):
     transform = DBTransforms([Letterbox(128), RandomFlip(p=1), Normalize()], normalize=normalize)
     for batch in Loader(OCRDataset(*training, transform, cache=cache), batch_size=2):
         pass
@@ -91,7 +91,7 @@ def test_a_second_start_shows_nothing_and_compiles_nothing(started: subprocess.C
 
 def test_a_loader_loads_no_kernel_of_boxes_or_scores(started: subprocess.CompletedProcess[str]) -> None:
     found = json.loads(started.stdout)
-    assert found["loaded by a loader"] == ["crossings", "dense", "maps", "perspective", "resample"]
+    assert found["loaded by a loader"] == ["crossings", "dense", "maps", "resample"]
     assert (found["loaded by its batches"], found["batches"]) == ([], 3)
 
 
@@ -99,7 +99,7 @@ def test_every_kernel_that_other_rooms_import_is_compiled_ahead() -> None:
     ahead = {kernel for kernel, _ in ENTRIES}
     own = {
         value
-        for module in (boxes, crossings, dense, letters, maps, overlap, perspective, resample)
+        for module in (boxes, crossings, dense, letters, maps, overlap, resample)
         for name, value in vars(module).items()
         if isinstance(value, Dispatcher) and value.py_func.__module__ == module.__name__ and not name.startswith("_")
     }

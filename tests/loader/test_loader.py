@@ -1,40 +1,24 @@
 """loader: the same batches from any engine, cache, number of workers and ranks, and after any resume."""
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from pages import images_by_name, names, open_split, plain, transforms
 from rejection import rejects
 from sameness import assert_same
 from torch.utils.data import DataLoader
 
-from ocr.datasets import DBCollateFN, DBTransforms, OCRDataset
-from ocr.errors import ConfigError
+from ocr.datasets import DBCollateFN, DBTransforms
+from ocr.errors import ConfigError, GlyphFeedError
 from ocr.loader import Loader
-from ocr.pipeline.device import Normalize
-from ocr.pipeline.prefix import Letterbox
-from ocr.pipeline.suffix import ColourJitter, JpegNoise, RandomFlip, RandomRotate, TextAwareCrop
+from ocr.loader.buffers import PageBatches
+from ocr.loader.order import EpochBatches
+from ocr.loader.workers import ItemBatches
 
-SIZE = 96
 FORKED = (2, "processes")
-
-
-def transforms(random: bool, normalize: str = "host") -> DBTransforms:
-    steps = [TextAwareCrop(), RandomFlip(), RandomRotate(), ColourJitter(), JpegNoise()] if random else []
-    return DBTransforms([Letterbox(SIZE), *steps, Normalize()], normalize=normalize)
-
-
-def open_split(data: Path, split: str, transform: DBTransforms | None = None, **settings: Any) -> OCRDataset:
-    chosen = transform or transforms(split == "train")
-    return OCRDataset(data / "images" / split, data / "jsons" / f"{split}.json", chosen, **settings)
-
-
-def plain(dataset: OCRDataset, batch_size: int = 3) -> list[Any]:
-    """What torch's own loader gives, in the main process."""
-    return list(DataLoader(dataset, batch_size, collate_fn=DBCollateFN()))
+ENGINES = [("threads", 0), ("threads", 2), ("processes", 1)]
 
 
 # Every pair of split, normalisation, cache and way of making batches; the first pass with a cache fills it.
@@ -43,13 +27,13 @@ def plain(dataset: OCRDataset, batch_size: int = 3) -> list[Any]:
     [
         ("train", "host", "off", [(0,), (3,), FORKED]),
         ("train", "device", "auto", [(1,), (3,), FORKED]),
-        ("train", "host", "prefix", [(0,), (1,)]),
+        ("train", "host", "auto", [(0,), (1,)]),
         ("val", "device", "off", [(1,)]),
         ("val", "host", "auto", [(0,), (3,), FORKED]),
-        ("val", "device", "prefix", [FORKED, (0,), (3,)]),
+        ("val", "device", "auto", [FORKED, (0,), (3,)]),
     ],
 )
-def test_every_engine_cache_and_number_of_workers_gives_the_same_batches(
+def test_every_engine_cache_and_number_of_workers_makes_the_same_batches(
     synthetic, tmp_path, split, normalize, cache, ways
 ):
     transform = transforms(split == "train", normalize)
@@ -60,47 +44,78 @@ def test_every_engine_cache_and_number_of_workers_gives_the_same_batches(
         assert_same(list(Loader(dataset, 3, workers, *engine, **context)), expected)
 
 
-@pytest.mark.parametrize(
-    ("method", "workers"),
-    [
-        ("fork", 2),
-        ("spawn", 1),
-        pytest.param("forkserver", 2, marks=pytest.mark.slow),
-    ],
-)
-def test_worker_processes_of_any_kind_share_the_cache(synthetic, tmp_path, method, workers):
-    dataset = open_split(synthetic, "val", cache="auto", cache_folder=tmp_path)
-    expected = plain(open_split(synthetic, "val"))
-    loader = Loader(dataset, 3, workers, "processes", persistent_workers=True, multiprocessing_context=method)
-    for hits in (0, len(dataset)):
-        assert_same(list(loader), expected)
-        assert dataset.ledger.totals()["cache_hits"] == hits
-
-
 @pytest.mark.parametrize("cache", ["off", "auto"])
 def test_two_ranks_share_all_samples_without_loss_or_repetition(synthetic, tmp_path, cache):
-    for split, count, batch_sizes in (("val", 6, (1, 5)), ("train", 8, (2, 4))):
-        alone = dict(named_images(open_split(synthetic, split)))
+    for split, batch_sizes in (("val", (1, 5)), ("train", (2, 4))):
+        alone = images_by_name(Loader(open_split(synthetic, split), 4, 0))
         for batch_size in batch_sizes:
-            seen: dict[str, Any] = {}
+            seen: list[Any] = []
             for rank in range(2):
                 dataset = open_split(synthetic, split, cache=cache, cache_folder=tmp_path)
-                for batch in Loader(dataset, batch_size, 2, shuffle=True, seed=1, rank=rank, world_size=2):
-                    for name, image in zip(batch["image_filename"], batch["images"], strict=True):
-                        assert name not in seen
-                        seen[name] = image.clone()
-            assert len(seen) == count
-            assert_same(seen, {name: alone[name] for name in seen})
+                seen += Loader(dataset, batch_size, 2, shuffle=True, seed=1, rank=rank, world_size=2)
+            assert_same(dict(sorted(images_by_name(seen).items())), dict(sorted(alone.items())))
 
 
-def named_images(dataset: OCRDataset) -> list[tuple[str, torch.Tensor]]:
-    items = [dataset[index] for index in range(len(dataset))]
-    return [(item["image_filename"], item["image"]) for item in items if item is not None]
+def test_batches_arrive_normalised_on_the_device(synthetic, tmp_path):
+    for split in ("train", "val"):
+        on_host = list(Loader(open_split(synthetic, split), 3, 0))
+        for engine in ("threads", "processes"):
+            transform = transforms(split == "train", "device")
+            dataset = open_split(synthetic, split, transform, cache="auto", cache_folder=tmp_path)
+            assert_same(list(Loader(dataset, 3, 2, engine, device="cpu")), on_host)
+
+
+# -- passes and epochs
+
+
+def test_every_pass_is_another_epoch_and_set_epoch_goes_back(synthetic):
+    loader = Loader(open_split(synthetic, "train"), 4, 2, shuffle=True)
+    first, second = list(loader), list(loader)
+    assert names(first) != names(second)
+    loader.set_epoch(0)
+    assert_same(list(loader), first)
+
+
+@pytest.mark.parametrize(("engine", "workers"), ENGINES)
+def test_an_interrupted_pass_is_followed_by_the_next_epoch(synthetic, engine, workers):
+    loader = Loader(open_split(synthetic, "train"), 2, workers, engine, shuffle=True)
+    whole = [names(loader) for _ in range(3)]
+    loader.set_epoch(0)
+    assert [names(batch for batch, _ in zip(loader, range(2), strict=False)) for _ in range(3)] == [
+        epoch[:2] for epoch in whole
+    ]
+
+
+def test_a_pass_that_was_not_begun_is_not_an_epoch(synthetic):
+    loader = Loader(open_split(synthetic, "train"), 2, 0, shuffle=True)
+    iter(loader)
+    assert position(loader) == (0, 0)
+
+
+def position(loader: Loader) -> tuple[int, int]:
+    state = loader.state_dict()
+    return state["epoch"], state["batches"]
+
+
+@pytest.mark.parametrize(("engine", "workers"), ENGINES)
+@pytest.mark.parametrize("cache", ["off", "auto"])
+def test_passes_at_once_over_one_dataset_each_draw_for_their_own_epoch(synthetic, tmp_path, engine, workers, cache):
+    dataset = open_split(synthetic, "train", cache=cache, cache_folder=tmp_path)
+    loader = Loader(open_split(synthetic, "train"), 2, 0)
+    expected = [list(loader), list(loader)]
+    first, second = (Loader(dataset, 2, workers, engine, batches_ahead=1) for _ in range(2))
+    second.set_epoch(1)
+    passed = list(zip(first, second, strict=True))
+    assert_same([batch for batch, _ in passed], expected[0])
+    assert_same([batch for _, batch in passed], expected[1])
+
+
+# -- state
 
 
 @pytest.mark.parametrize("workers", [(0, 2), (2, 0), (3, 1)], ids=str)
 @pytest.mark.parametrize("engine", ["threads", "processes"])
-def test_a_resumed_loader_goes_on_exactly_also_with_another_number_of_workers(synthetic, workers, engine):
+def test_a_resumed_loader_continues_exactly_even_with_another_number_of_workers(synthetic, workers, engine):
     before, after = workers
     expected = list(Loader(open_split(synthetic, "train", seed=2), 3, 0, shuffle=True, seed=7))
     loader = Loader(open_split(synthetic, "train", seed=2), 3, before, shuffle=True, seed=7)
@@ -113,49 +128,73 @@ def test_a_resumed_loader_goes_on_exactly_also_with_another_number_of_workers(sy
     assert resumed.state_dict() == state | {"epoch": 1, "batches": 0}
 
 
-def test_every_pass_is_another_epoch_and_set_epoch_goes_back(synthetic):
-    loader = Loader(open_split(synthetic, "train"), 4, 2, shuffle=True)
-    first, second = list(loader), list(loader)
-    assert [batch["image_filename"] for batch in first] != [batch["image_filename"] for batch in second]
-    loader.set_epoch(0)
-    assert_same(list(loader), first)
+def test_the_state_of_an_interrupted_pass_resumes_it_and_its_own_loader_starts_the_next_epoch(synthetic):
+    loader, other = (Loader(open_split(synthetic, "train"), 2, 2, shuffle=True) for _ in range(2))
+    whole = [names(other), names(other)]
+    for _ in loader:
+        break
+    other.load_state_dict(loader.state_dict())
+    other.set_epoch(0)
+    assert names(other) == whole[0][1:]
+    assert names(loader) == whole[1]
 
 
-def test_a_batch_that_is_still_held_never_changes_and_others_are_used_again(synthetic):
+def test_a_state_saved_with_the_last_batch_in_hand_does_not_repeat_its_epoch(synthetic):
+    loader, other = (Loader(open_split(synthetic, "train"), 2, 2, shuffle=True) for _ in range(2))
+    whole = [names(other), names(other)]
+    states = [loader.state_dict() for _ in loader]
+    for state, rest in ((states[-1], whole[1]), (states[-2], whole[0][-1:]), (loader.state_dict(), whole[1])):
+        other.load_state_dict(state)
+        assert names(other) == rest
+
+
+def test_naming_the_epoch_of_the_running_pass_keeps_its_position_and_another_starts_at_its_beginning(synthetic):
     loader = Loader(open_split(synthetic, "train"), 2, 2, shuffle=True)
-    held = list(loader)
-    copies = [{name: value.clone() for name, value in batch.items() if torch.is_tensor(value)} for batch in held]
-    views = [batch["images"][0].numpy() for batch in held]
-    for _ in range(3):
-        for _ in loader:
-            pass
-    for batch, copy, view in zip(held, copies, views, strict=True):
-        assert all(torch.equal(batch[name], value) for name, value in copy.items())
-        assert np.array_equal(view, copy["images"][0].numpy())
-    del held, batch, views, view
-    addresses = {batch["images"].data_ptr() for _ in range(5) for batch in loader}
-    assert len(addresses) <= loader.batches_ahead + 2
+    passed = iter(loader)
+    next(passed)
+    loader.set_epoch(0)
+    next(passed)
+    assert position(loader) == (0, 2)
+    loader.set_epoch(1)
+    assert position(loader) == (1, 0)
 
 
-def test_writing_into_a_batch_in_place_does_not_reach_the_cache_or_the_next_epoch(synthetic, tmp_path):
-    dataset = open_split(synthetic, "val", cache="auto", cache_folder=tmp_path)
-    loader = Loader(dataset, 3, 2)
-    for _ in range(3):
-        for batch in loader:
-            for value in batch.values():
-                if torch.is_tensor(value):
-                    value.zero_()
-            batch["polygons"][0][0][:] = -1
-    assert_same(list(loader), plain(open_split(synthetic, "val")))
+@pytest.mark.parametrize(
+    ("setting", "value", "here"),
+    [
+        ("batch_size", 4, {"batch_size": 4, "world_size": 1}),
+        ("world_size", 2, {"batch_size": 2, "world_size": 2}),
+    ],
+)
+def test_the_middle_of_an_epoch_is_not_resumed_with_another_batch_size_or_number_of_ranks(
+    synthetic, setting, value, here
+):
+    loader = Loader(open_split(synthetic, "train"), 2, 0, shuffle=True)
+    states = [loader.state_dict() for _ in loader]
+    other = Loader(open_split(synthetic, "train"), **{"batch_size": 2, "num_workers": 0, "rank": 0} | {setting: value})
+    with rejects(ConfigError, setting=setting, value=here):
+        other.load_state_dict(states[0])
+    other.load_state_dict(states[-1])
+    assert position(other) == (1, 0)
 
 
-@pytest.mark.parametrize("split", ["train", "val"])
-def test_batches_arrive_normalised_on_the_device(synthetic, tmp_path, split):
-    on_host = list(Loader(open_split(synthetic, split), 3, 0))
-    settings = {"cache": "auto", "cache_folder": tmp_path}
-    for engine in ("threads", "processes"):
-        dataset = open_split(synthetic, split, transforms(split == "train", "device"), **settings)
-        assert_same(list(Loader(dataset, 3, 2, engine, device="cpu")), on_host)
+@pytest.mark.parametrize(
+    ("state", "name", "value"),
+    [
+        ({"epoch": 1}, "batches of the state", None),
+        ({"epoch": 1, "batches": -2}, "batches of the state", -2),
+        ({"epoch": None, "batches": 0}, "epoch of the state", None),
+    ],
+)
+def test_a_state_that_no_loader_has_is_rejected(state, name, value):
+    loader = Loader([1, 2, 3], 1, collate_fn=list)
+    with rejects(ConfigError, setting=name, value=value):
+        loader.load_state_dict(state)
+    with rejects(ConfigError, setting="epoch", value=-1):
+        loader.set_epoch(-1)
+
+
+# -- collate functions and other datasets
 
 
 def test_a_collate_function_with_other_maps_gets_them(synthetic):
@@ -167,42 +206,45 @@ def test_a_collate_function_with_other_maps_gets_them(synthetic):
     assert not all(torch.equal(batch["prob_maps"], own["prob_maps"]) for batch, own in pairs)
 
 
-def test_any_dataset_of_items_can_be_loaded(synthetic):
+def test_pages_are_written_into_slots_unless_the_collate_function_needs_other_maps(synthetic):
+    dataset = open_split(synthetic, "val")
+    for collate_fn in (None, DBCollateFN()):
+        assert isinstance(Loader(dataset, collate_fn=collate_fn)._maker, PageBatches)
+    for collate_fn in (DBCollateFN(shrink_ratio=0.5), lambda items: {"count": len(items)}):
+        assert isinstance(Loader(dataset, collate_fn=collate_fn)._maker, ItemBatches)
+
+
+def test_a_list_of_the_items_of_pages_is_a_dataset(synthetic):
     dataset = open_split(synthetic, "val")
     items = [dataset[index] for index in range(len(dataset))]
     for engine in ("threads", "processes"):
         assert_same(list(Loader(items, 3, 2, engine)), plain(dataset))
 
 
-@pytest.mark.parametrize(
-    ("settings", "name", "value"),
-    [
-        ({"engine": "fibres"}, "data.engine", "fibres"),
-        ({"num_workers": -1}, "data.num_workers", -1),
-        ({"batches_ahead": 0}, "data.batches_ahead", 0),
-        ({"batch_size": 0}, "batch_size", 0),
-        ({"batch_size": "4"}, "batch_size", "4"),
-        ({"rank": 2, "world_size": 2}, "rank", 2),
-        ({"rank": -1, "world_size": 2}, "rank", -1),
-        ({"world_size": 0}, "world_size", 0),
-        ({"seed": -1}, "seed", -1),
-        ({"sampler": [1]}, "sampler", [1]),
-        ({"engine": "processes", "batch_sampler": [[1]]}, "batch_sampler", [[1]]),
-        ({"pin_memory": True}, "pin_memory", True),
-        ({"prefetch_factor": 0}, "data.batches_ahead", 0),
-    ],
-    ids=str,
-)
-def test_settings_that_cannot_work_are_refused(synthetic, settings, name, value):
-    with rejects(ConfigError, setting=name, value=value):
-        Loader(open_split(synthetic, "val"), **settings)
+class Squares:
+    """A map-style dataset that has nothing to do with pages; it counts its epochs if it can."""
+
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+        return np.full((2, 3), index, np.float32), index * index
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epochs.append(epoch)
 
 
-def test_a_dataset_that_has_no_items_or_cannot_be_indexed_is_refused():
-    with rejects(ConfigError, setting="dataset", value=0):
-        Loader([])
-    with rejects(ConfigError, setting="dataset", value="generator"):
-        Loader(item for item in "ab")
+@pytest.mark.parametrize(("engine", "workers"), ENGINES)
+def test_any_map_style_dataset_is_loaded_with_a_collate_function(engine, workers):
+    dataset, collate_fn = Squares(), torch.utils.data.default_collate
+    loader = Loader(dataset, 4, workers, engine, shuffle=True, seed=3, collate_fn=collate_fn)
+    for epoch in (0, 1):
+        order = EpochBatches(10, 4, shuffle=True, drop_last=False, seed=3).batches(epoch, 0)
+        assert_same(list(loader), [collate_fn([dataset[index] for index in batch]) for batch in order])
+    assert dataset.epochs == [0, 1]
 
 
 class Pair(NamedTuple):
@@ -223,7 +265,7 @@ def as_pair(items: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_items_that_are_no_pages_need_a_collate_function(workers):
+def test_items_that_are_not_pages_need_a_collate_function(workers):
     with rejects(ConfigError, setting="collate_fn", value="tuple"):
         list(Loader([(1, 2)], 1, workers))
 
@@ -239,20 +281,46 @@ def test_an_item_cannot_end_the_epoch_unseen(engine):
         list(Loader(Ends([1, 2]), 1, 0, engine, collate_fn=list))
 
 
+# -- settings
+
+
 @pytest.mark.parametrize(
-    ("state", "name", "value"),
+    ("settings", "name", "value"),
     [
-        ({"epoch": 1}, "batches of the state", None),
-        ({"epoch": 1, "batches": -2}, "batches of the state", -2),
-        ({"epoch": None, "batches": 0}, "epoch of the state", None),
+        ({"engine": "fibres"}, "data.engine", "fibres"),
+        ({"num_workers": -1}, "data.num_workers", -1),
+        ({"batches_ahead": 0}, "data.batches_ahead", 0),
+        ({"batch_size": 0}, "batch_size", 0),
+        ({"batch_size": "4"}, "batch_size", "4"),
+        ({"rank": 2, "world_size": 2}, "rank", 2),
+        ({"rank": -1, "world_size": 2}, "rank", -1),
+        ({"world_size": 0}, "world_size", 0),
+        ({"seed": -1}, "seed", -1),
+        ({"sampler": [1]}, "sampler", [1]),
+        ({"engine": "processes", "batch_sampler": [[1]]}, "batch_sampler", [[1]]),
+        ({"pin_memory": True}, "pin_memory", True),
+        ({"prefetch_factor": 0}, "data.batches_ahead", 0),
+        ({"batch_pixels": 1000}, "data.batch_pixels", 1000),
     ],
+    ids=str,
 )
-def test_a_state_that_no_loader_has_is_refused(state, name, value):
-    loader = Loader([1, 2, 3], 1, collate_fn=list)
+def test_settings_that_cannot_work_are_rejected(synthetic, settings, name, value):
     with rejects(ConfigError, setting=name, value=value):
-        loader.load_state_dict(state)
-    with rejects(ConfigError, setting="epoch", value=-1):
-        loader.set_epoch(-1)
+        Loader(open_split(synthetic, "val"), **settings)
+
+
+def test_a_dataset_that_has_no_items_or_cannot_be_indexed_is_rejected():
+    with rejects(ConfigError, setting="dataset", value=0):
+        Loader([])
+    with rejects(ConfigError, setting="dataset", value="generator"):
+        Loader(item for item in "ab")
+
+
+def test_pages_of_two_sizes_in_a_batch_are_rejected_with_the_setting_that_fixes_it(synthetic):
+    with rejects(ConfigError, setting="transforms.letterbox"):
+        list(Loader(open_split(synthetic, "val", DBTransforms([])), 3, 2))
+    single = list(Loader(open_split(synthetic, "val", DBTransforms([])), 1, 2))
+    assert len({batch["images"].shape for batch in single}) > 1
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -270,11 +338,34 @@ def test_printing_a_loader_shows_how_batches_are_made(synthetic):
     assert shown.startswith("Loader(2 batches, batch_size=4, num_workers=1, engine='threads') of OCRDataset(6 pages")
 
 
-def test_samples_of_a_read_only_page_can_be_augmented(synthetic, tmp_path):
-    dataset = open_split(synthetic, "train", cache="prefix", cache_folder=tmp_path)
-    dataset.fill_cache()
-    page = dataset.cache.sample(0)
-    assert not page.image.flags.writeable
-    with pytest.raises(ValueError, match="read-only"):
-        page.image[:] = 0
-    assert replace(page, cached="").image is page.image
+def test_the_wording_of_errors_of_loaders(synthetic, snapshot):
+    pages = open_split(synthetic, "val")
+    unboxed = open_split(synthetic, "val", DBTransforms([]))
+    empty: list[Any] = []
+    texts = []
+
+    def add(dataset: Any, batch_size: int = 2, **settings: Any) -> None:
+        with pytest.raises(GlyphFeedError) as caught:
+            list(Loader(dataset, batch_size, 0, **settings))
+        texts.append(str(caught.value).replace(str(synthetic), "DIR"))
+
+    add(pages, engine="fibres")
+    add(pages, batches_ahead=0)
+    add(pages, batch_size=0)
+    add(pages, rank=2, world_size=2)
+    add(pages, sampler=[1])
+    add(pages, pin_memory=True)
+    add(pages, batch_pixels=1000)
+    add(pages, batch_size=7, drop_last=True)
+    add(pages, world_size=9)
+    add(empty)
+    add(item for item in "ab")
+    add([(1, 2)])
+    add(unboxed)
+    with pytest.raises(GlyphFeedError) as caught:
+        Loader(pages, 4).load_state_dict({"epoch": 1, "batches": 1, "batch_size": 2, "world_size": 1})
+    texts.append(str(caught.value))
+    with pytest.raises(GlyphFeedError) as caught:
+        EpochBatches(4, 2, shuffle=False, drop_last=False).set_epoch(-1)
+    texts.append(str(caught.value))
+    snapshot("loader_errors", "\n".join(texts))

@@ -29,6 +29,19 @@ def test_ranks_share_all_samples_without_loss_or_repetition(count, batch_size, r
     assert all(1 <= len(batch) <= max(batch_size, 2) for share in shares for batch in share)
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize(("count", "drop_last"), [(24, False), (24, True), (29, True)])
+def test_the_kth_batches_of_all_ranks_are_the_kth_batch_of_one_rank(ranks, count, drop_last):
+    settings = {"shuffle": True, "drop_last": drop_last, "seed": 5}
+    for epoch in range(3):
+        whole = EpochBatches(count, 4 * ranks, **settings).batches(epoch, 0)
+        shares = [
+            EpochBatches(count, 4, rank=rank, world_size=ranks, **settings).batches(epoch, 0) for rank in range(ranks)
+        ]
+        for batch, *parts in zip(whole, *shares, strict=True):
+            assert sorted(index for part in parts for index in part) == sorted(batch)
+
+
 @given(st.integers(1, 200), st.integers(1, 17), st.integers(1, 5))
 def test_dropping_the_last_leaves_full_batches_only(count, batch_size, ranks):
     if count < batch_size * ranks:
@@ -51,7 +64,7 @@ def test_the_order_is_another_in_every_epoch_and_seed_and_the_same_in_the_same()
     assert np.array_equal(epoch_order(50, 1, 1, True), orders[1, 1])
 
 
-def test_an_epoch_goes_on_where_it_stopped_and_the_next_starts_at_its_beginning():
+def test_an_epoch_resumes_where_it_stopped_and_the_next_starts_at_its_beginning():
     batches = EpochBatches(10, 2, shuffle=True, drop_last=False)
     batches.set_epoch(3)
     whole = list(batches)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.batch import LISTED, STACKED, Slot, collate, image_tensor, to_item
+from ocr.pipeline.batch import LISTED, Slot, collate, image_tensor, to_item
 from ocr.pipeline.device import Normalize
-from ocr.pipeline.sample import NO_IMAGE, Maps, Sample
-from ocr.pipeline.targets import Targets
+from ocr.pipeline.sample import NO_IMAGE, Sample
+from ocr.pipeline.targets import MAPS, Targets
 
 TARGETS = Targets()
 WORD = [[5, 6], [25, 6], [25, 16], [5, 16]]
@@ -76,13 +76,14 @@ def test_a_batch_holds_the_stacked_items_in_their_order() -> None:
     batch = collate(items, TARGETS)
 
     assert batch is not None
-    assert set(batch) == {*STACKED.values(), *LISTED}
+    stacked = {"image": "images"} | {name: spec.batch_name for name, spec in MAPS.items()}
+    assert set(batch) == {*stacked.values(), *LISTED}
     assert batch["image_filename"] == ["0.jpg", "1.jpg", "2.jpg"]
-    for name, plural in STACKED.items():
+    for name, plural in stacked.items():
         assert torch.equal(batch[plural], torch.stack([item[name] for item in items]))
 
 
-def test_an_unannotated_page_teaches_nothing_when_its_maps_are_drawn_anew() -> None:
+def test_an_unannotated_page_teaches_nothing_when_its_maps_are_redrawn() -> None:
     items = [to_item(TARGETS(page(0, annotated)), None, TARGETS) for annotated in (True, False)]
 
     batch = collate(items, Targets(0.6))
@@ -91,7 +92,7 @@ def test_an_unannotated_page_teaches_nothing_when_its_maps_are_drawn_anew() -> N
     assert batch["prob_masks"].flatten(1).any(dim=1).tolist() == [True, False]
 
 
-def test_the_smallest_text_of_the_dataset_stays_when_maps_are_drawn_anew() -> None:
+def test_the_smallest_text_of_the_dataset_stays_when_maps_are_redrawn() -> None:
     coarse = Targets(min_text_size=12)
 
     batch = collate([to_item(coarse(page()), None, coarse)], Targets(0.6))
@@ -102,33 +103,27 @@ def test_the_smallest_text_of_the_dataset_stays_when_maps_are_drawn_anew() -> No
 
 def empty_slot(dtype: type = np.uint8) -> Slot:
     image = np.zeros((24, 32, 3) if dtype is np.uint8 else (3, 24, 32), dtype)
-    kinds = (np.float32, np.float32, np.bool_, np.bool_)
-    return Slot(image, Maps(*(np.zeros((24, 32), kind) for kind in kinds)))
+    return Slot(image, {name: np.zeros((24, 32), spec.dtype) for name, spec in MAPS.items()})
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-@pytest.mark.parametrize("has_maps", [False, True])
-def test_a_slot_holds_what_the_item_of_its_sample_holds(dtype: type, has_maps: bool) -> None:
+def test_a_slot_holds_what_the_item_of_its_sample_holds(dtype: type) -> None:
     normalize = Normalize() if dtype is np.float32 else None
     item = to_item(TARGETS(page()), normalize, TARGETS)
     slot = empty_slot(dtype)
 
-    written = slot.write(replace(TARGETS(page()), map_source="cached") if has_maps else page(), normalize, TARGETS)
+    written = slot.write(page(), normalize, TARGETS)
 
     image = slot.image.transpose(2, 0, 1) if dtype is np.uint8 else slot.image
     assert np.array_equal(image, item["image"])
-    for name, array in zip(Maps._fields, slot.maps, strict=True):
+    assert slot.maps.keys() == MAPS.keys()
+    for name, array in slot.maps.items():
         assert np.array_equal(array, item[name][0])
-    assert written.map_source == ("cached" if has_maps else "drawn")
+    assert written.map_source == "drawn"
 
 
-def test_a_slot_leaves_out_pixels_that_dali_holds_and_maps_that_are_drawn_elsewhere() -> None:
+def test_a_slot_leaves_out_pixels_that_dali_holds() -> None:
     slot = empty_slot()
     slot.write(replace(page(), image=NO_IMAGE, reduced_from=(32, 24)), None, TARGETS)
     assert not slot.image.any()
-    assert slot.maps.prob_map.any()
-
-    slot = empty_slot()
-    slot.write(page(), None, None)
-    assert slot.image.any()
-    assert not slot.maps.prob_map.any()
+    assert slot.maps["prob_map"].any()

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pages import run
 from rejection import rejects
 
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.copy_paste import Copies, CopyPasteLines
-from ocr.pipeline.cut import moves_polygons
 from ocr.pipeline.sample import NO_IMAGE, Sample
+from ocr.pipeline.stage import moves_polygons
 
 SIZE = 160
 
@@ -37,7 +38,7 @@ WORDS = (box(10, 10, 40, 10), box(90, 20, 30, 12), box(20, 120, 60, 8), box(120,
 @given(st.integers(0, 2**32 - 1))
 def test_copies_keep_half_their_height_from_all_text_and_stay_within_the_text_of_the_page(seed):
     page = page_of(*WORDS)
-    pasted = CopyPasteLines(6, p=1)(page, np.random.default_rng(seed))
+    pasted = run([CopyPasteLines(6, p=1)], page, np.random.default_rng(seed))
 
     bounds = pasted.polygons.bounds
     assert np.array_equal(bounds[: len(WORDS)], page.polygons.bounds)
@@ -57,7 +58,7 @@ def test_a_copy_has_the_pixels_and_the_text_of_its_line_and_leaves_no_patch():
     page.image[60:100, 60:110] = 170  # Paper of another brightness.
     copied = 0
     for seed in range(20):
-        pasted = CopyPasteLines(3, p=1)(page, np.random.default_rng(seed))
+        pasted = run([CopyPasteLines(3, p=1)], page, np.random.default_rng(seed))
         changed = (pasted.image != page.image).any(axis=2)
         for polygon, text in list(zip(pasted.polygons, pasted.polygons.texts, strict=True))[len(WORDS) :]:
             shift = (polygon[0] - WORDS[int(text)][0]).astype(int)
@@ -84,7 +85,7 @@ def test_ink_beside_a_slanted_line_is_not_copied_with_it():
 
 def test_light_ink_on_dark_paper_stays_light():
     page = page_of(*WORDS, paper=40, ink=220)
-    pasted = CopyPasteLines(3, p=1)(page, np.random.default_rng(0))
+    pasted = run([CopyPasteLines(3, p=1)], page, np.random.default_rng(0))
     assert len(pasted.polygons) > len(WORDS)
     assert pasted.image.astype(int).sum() > page.image.astype(int).sum()
     assert set(np.unique(pasted.image)) == {40, 220}
@@ -96,7 +97,7 @@ def test_parameters_are_drawn_without_pixels_and_applied_without_randomness():
     view = Sample(0, "", "", page.polygons, image=NO_IMAGE, reduced_from=(SIZE, SIZE)).view
     parameters = stage.draw(np.random.default_rng(3), view)
     for found in (stage.apply(page, parameters), stage.apply(page, parameters)):
-        assert np.array_equal(found.image, stage(page, np.random.default_rng(3)).image)
+        assert np.array_equal(found.image, run([stage], page, np.random.default_rng(3)).image)
     assert moves_polygons([stage])
 
 
@@ -106,18 +107,18 @@ def test_parameters_are_drawn_without_pixels_and_applied_without_randomness():
     ids=["no text", "ignored text", "no free paper", "text that is cut"],
 )
 def test_a_page_with_nothing_to_copy_or_no_room_for_it_is_left_alone(page):
-    assert CopyPasteLines(p=1)(page, np.random.default_rng(0)) is page
+    assert CopyPasteLines(p=1).run(page, np.random.default_rng(0)) is page
 
 
 def test_text_marked_ignore_is_kept_clear_of_and_not_copied():
     page = page_of(*WORDS, ignore=[False, True, False, True])
     for seed in range(10):
-        pasted = CopyPasteLines(6, p=1)(page, np.random.default_rng(seed))
+        pasted = run([CopyPasteLines(6, p=1)], page, np.random.default_rng(seed))
         assert pasted.polygons.ignore[:4].tolist() == [False, True, False, True]
         assert not pasted.polygons.ignore[4:].any()
         assert set(pasted.polygons.texts[4:]) <= {"0", "2"}
 
 
-def test_no_lines_are_refused():
+def test_no_lines_are_rejected():
     with rejects(ConfigError, setting="CopyPasteLines.lines", value=0):
         CopyPasteLines(lines=0)

@@ -1,4 +1,4 @@
-"""Dense pages: nothing is lost, the border costs nothing, and damage is told."""
+"""Dense pages: nothing is lost, the border costs nothing, and damage is reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_page_comes_back_bit_by_bit_as_bytes_and_as_floats(seed, height, width
     page = _page(np.random.default_rng(seed), height, width, border, gray)
     dense = DensePage.pack(page)
     assert dense.size == (width, height)
-    assert np.array_equal(dense.unpack(), page)
+    assert np.array_equal(dense.pixels(), page)
     normalize = Normalize(mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
     floats = np.full((3, height, width), np.nan, dtype=np.float32)
     dense.write(floats, normalize)
@@ -64,8 +64,8 @@ def test_the_same_page_has_the_same_bytes():
     assert np.array_equal(DensePage.pack(page).data, DensePage.pack(page.copy()).data)
 
 
-def test_floats_are_refused_with_the_cure():
-    with rejects(ConfigError, setting="cache.form", value="dense"):
+def test_floats_are_rejected_with_the_setting_that_leaves_them_uncached():
+    with rejects(ConfigError, setting="data.cache", value="float32"):
         DensePage.pack(np.zeros((4, 4, 3), dtype=np.float32))
 
 
@@ -87,7 +87,7 @@ def test_a_damaged_page_raises_and_never_writes_beyond_its_target():
             DensePage(data[:length]).write(np.empty_like(page))
         if length < 30:
             with rejects(DataError, value=length):
-                DensePage(data[:length]).unpack()
+                DensePage(data[:length]).pixels()
 
 
 def test_a_page_of_one_colour_within_its_edges_comes_back_too():
@@ -96,7 +96,7 @@ def test_a_page_of_one_colour_within_its_edges_comes_back_too():
     page[0, 0] = page[-1, -1] = 255
     packed = DensePage.pack(page)
     assert 254 < page[..., 0].size / len(packed.data) < 255  # A gray page is kept as one plane.
-    assert np.array_equal(packed.unpack(), page)
+    assert np.array_equal(packed.pixels(), page)
 
 
 def test_the_header_alone_tells_the_size():
@@ -111,4 +111,4 @@ def test_a_last_column_that_differs_in_one_colour_alone_is_kept(channel):
     page = np.zeros((9, 12, 3), dtype=np.uint8)
     page[2:6, 3:8] = 200
     page[4, 8, channel] = page[6, 4, channel] = page[1, 4, channel] = page[4, 2, channel] = 1
-    assert np.array_equal(DensePage.pack(page).unpack(), page)
+    assert np.array_equal(DensePage.pack(page).pixels(), page)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from ocr.geometry.orientation import upright_size
+from ocr.geometry.orientation import frame_by_geometry, upright_size
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.image_header import ORIENTATION_TAG
@@ -113,6 +113,11 @@ def test_auto_cannot_see_a_turn_that_keeps_the_size_so_raw_must_be_stated(orient
     assert read(data, box_around(raw), claimed_size=(60, 90)).polygon_frame == "upright"
     page = read(data, box_around(raw), annotation_frame="raw")
     assert np.array_equal(pixels_under(page), is_red(upright))
+
+
+@pytest.mark.parametrize(("vertex", "frame"), [((300, 400), "upright"), ((400, 300), "raw")])
+def test_a_vertex_exactly_on_the_edge_of_a_page_is_on_it(vertex, frame):
+    assert frame_by_geometry(np.array([vertex], np.float32), 6, (400, 300)) == frame
 
 
 def test_a_page_without_polygons_is_upright():

@@ -111,10 +111,9 @@ def test_a_sample_takes_eight_bytes_whatever_happened_to_it():
     ledger = Ledger(["a.jpg", "b.jpg"])
     polygons = {"dropped_polygons": 5_000_000, "crossed_polygons": 30_000, "simplified_polygons": 1}
     ledger.record(replace(PLAIN, recovered="damaged", **polygons, map_source="stale", cached="invalid"))
-    ledger.note_cached([0], ["hit"])
     assert ledger._shared.nbytes == 16
     counted = {name: count for name, count in ledger.totals().items() if count}
-    assert counted == {"seen": 1, "recovered": 1, **polygons, "maps_stale": 1, "cache_hits": 1}
+    assert counted == {"seen": 1, "recovered": 1, **polygons, "maps_stale": 1, "cache_invalid": 1}
 
 
 def test_a_count_too_large_for_its_bits_stays_at_the_largest_and_spills_into_no_other():

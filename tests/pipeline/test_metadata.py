@@ -1,6 +1,7 @@
 """metadata: one schema of a stored sample, the same fields back from the bytes of a cache and the JSON of a shard."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,3 +74,14 @@ def test_a_missing_field_is_an_error(name):
     del document[name]
     with pytest.raises(KeyError, match=name):
         metadata.from_json(document)
+
+
+def test_a_packed_page_comes_back_with_its_pixels():
+    image = np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype=np.uint8)
+    page = replace(sample_with(POLYGONS["with texts"]), image=image)
+    value = metadata.pack_page(page)
+    found = metadata.unpack_page(value, index=7, filename="b.jpg", path="/elsewhere/b.jpg")
+    assert (found.index, found.filename, found.path, found.size) == (7, "b.jpg", "/elsewhere/b.jpg", (30, 40))
+    assert np.array_equal(found.unpacked().image, image)
+    assert np.array_equal(found.inverse_matrix, page.inverse_matrix)
+    assert metadata.pack_page(replace(found, image=image, lazy=None)) == metadata.pack_page(found) == value

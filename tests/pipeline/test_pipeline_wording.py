@@ -68,7 +68,7 @@ def test_the_wording_of_errors_of_stages_and_pages(tmp_path, open_data, snapshot
         error_of(JpegNoise, worst=90, best=40),
         error_of(RandomRotate, degrees=200),
         error_of(Decode, scaled="fast"),
-        error_of(DensePage(np.zeros(3, np.uint8)).unpack),
+        error_of(DensePage(np.zeros(3, np.uint8)).pixels),
         *(error_of(broken.__getitem__, index) for index in range(len(broken))),
         error_of(limited.__getitem__, 0),
         error_of(open_data, {}, {"gone.jpg": {"words": {}}}),

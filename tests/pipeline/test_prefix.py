@@ -1,4 +1,6 @@
-"""The letterbox against Albumentations' LongestMaxSize + PadIfNeeded, and the way back to the source page."""
+"""prefix: the letterbox against Albumentations, the way back to the source page, the fixed part as one call."""
+
+import pickle
 
 import albumentations as A  # noqa: N812
 import cv2
@@ -11,7 +13,8 @@ from rejection import rejects
 
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons, move_points
-from ocr.pipeline.prefix import INTERPOLATIONS, POSITIONS, Letterbox
+from ocr.pipeline.decode import Decode
+from ocr.pipeline.prefix import INTERPOLATIONS, POSITIONS, FixedPart, Letterbox
 from ocr.pipeline.sample import Sample
 
 # (width, height): portrait, landscape, smaller than the square, square, the very size, and extreme ratios.
@@ -150,3 +153,37 @@ def test_a_setting_that_cannot_work_is_named(setting: str, values: list[object])
     for value in values:
         with rejects(ConfigError, setting=f"Letterbox.{setting}", value=value):
             Letterbox(**{setting: value})  # type: ignore[arg-type]
+
+
+# -- decode and the fixed stages as one value
+
+
+def stored_page() -> Sample:
+    image = np.random.default_rng(0).integers(0, 256, (150, 200, 3), dtype=np.uint8)
+    word = [[20, 30], [120, 30], [120, 60], [20, 60]]
+    return Sample(0, "a.png", "a.png", Polygons.pack([word]), encoded=cv2.imencode(".png", image)[1].tobytes())
+
+
+def test_the_fixed_part_decodes_a_page_and_runs_its_stages() -> None:
+    decode, box = Decode(needed_side=64), Letterbox(64)
+    page, expected = FixedPart(decode, (box,))(stored_page()), box(decode(stored_page()))
+    assert np.array_equal(page.image, expected.image)
+    assert np.array_equal(page.polygons.vertices, expected.polygons.vertices)
+    assert page.maps is None
+
+
+def test_a_measured_page_has_the_geometry_of_the_decoded_one() -> None:
+    for needed_side in (64, None):
+        part = FixedPart(Decode(needed_side=needed_side), (Letterbox(64),))
+        measured, decoded = part.measure(stored_page()), part(stored_page())
+        assert np.array_equal(measured.polygons.vertices, decoded.polygons.vertices)
+        assert np.array_equal(measured.inverse_matrix, decoded.inverse_matrix)
+        assert measured.size == decoded.size == (64, 64)
+        # Without a letterbox in front, a stage may look at the pixels.
+        assert np.array_equal(measured.image, decoded.image) == (needed_side is None)
+
+
+def test_the_fixed_part_goes_to_another_process() -> None:
+    part = FixedPart(Decode(needed_side=64), (Letterbox(64),))
+    assert pickle.loads(pickle.dumps(part)) == part
+    assert part.parts == (Decode(needed_side=64), Letterbox(64))

@@ -1,16 +1,24 @@
-"""Fixed and random stages."""
+"""stage: fixed and random stages, and the cut between them."""
 
 import numpy as np
 import pytest
+from pages import run
 
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.stage import RandomStage, run
+from ocr.pipeline.stage import RandomStage, split_at_cut
 from ocr.pipeline.suffix import RandomBlur, RandomFlip
 from ocr.pipeline.targets import Targets
 
 BOX, MAPS, FLIP, BLUR = Letterbox(16), Targets(), RandomFlip(p=1), RandomBlur(p=0)
+
+
+def test_the_cut_lies_before_the_first_random_stage() -> None:
+    assert split_at_cut([BOX, FLIP, MAPS]) == ((BOX,), (FLIP, MAPS))
+    assert split_at_cut([BOX, MAPS]) == ((BOX, MAPS), ())
+    assert split_at_cut([FLIP, BOX]) == ((), (FLIP, BOX))
+    assert split_at_cut([]) == ((), ())
 
 
 def test_stages_of_both_kinds_run_in_their_order() -> None:
@@ -28,7 +36,7 @@ def test_moving_a_page_makes_its_maps_out_of_date() -> None:
     page = Targets()(Sample(0, "", "", Polygons.pack([word]), image=np.zeros((16, 16, 3), np.uint8)))
 
     assert page.maps is not None
-    assert FLIP(page, np.random.default_rng(0)).maps is None
+    assert run([FLIP], page, np.random.default_rng(0)).maps is None
 
 
 def test_numbers_of_numpy_make_the_same_stage_as_those_of_python() -> None:
@@ -39,7 +47,7 @@ def test_numbers_of_numpy_make_the_same_stage_as_those_of_python() -> None:
 
 def test_a_random_stage_without_its_two_steps_cannot_be_made() -> None:
     class OneStep(RandomStage):
-        def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        def run(self, sample: Sample, rng: np.random.Generator) -> Sample:
             return sample
 
     with pytest.raises(TypeError, match=r"abstract.*apply.*draw"):

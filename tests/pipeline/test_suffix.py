@@ -10,14 +10,14 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from pages import run, run_one_by_one
 from rejection import rejects
 
 from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons, move_points
 from ocr.pipeline.prefix import Letterbox
-from ocr.pipeline.rng import sample_generator
 from ocr.pipeline.sample import NO_IMAGE, Sample
-from ocr.pipeline.stage import RandomStage, Stage, run
+from ocr.pipeline.stage import RandomStage, Stage, sample_generator
 from ocr.pipeline.suffix import (
     ColourJitter,
     JpegNoise,
@@ -114,7 +114,7 @@ def test_a_flip_mirrors_pixels_and_polygons_exactly(width: int, height: int) -> 
     word = np.array([[0, 0], [3, 0], [3, 2], [0, 2]], np.float32)
     page = Sample(0, "", "", Polygons.pack([word]), image=page.image)
 
-    flipped = RandomFlip(p=1)(page, np.random.default_rng(0))
+    flipped = run([RandomFlip(p=1)], page, np.random.default_rng(0))
 
     assert np.array_equal(flipped.image, page.image[:, ::-1])
     assert np.array_equal(flipped.inverse_matrix, [[-1, 0, width - 1], [0, 1, 0], [0, 0, 1]])
@@ -156,7 +156,7 @@ def test_a_crop_starts_a_warp_and_what_follows_joins_it() -> None:
 def test_a_geometric_stage_alone_does_what_its_warp_does() -> None:
     page = noise_page()
     for stage in (RandomRotate(p=1), TextAwareCrop(smallest=0.2, p=1)):
-        alone = stage(page, np.random.default_rng(3))
+        alone = run([stage], page, np.random.default_rng(3))
         merged = run(merge_geometry([stage]), page, np.random.default_rng(3))
         assert np.array_equal(alone.image, merged.image)
         assert not np.array_equal(alone.image, page.image)
@@ -166,7 +166,7 @@ def test_words_that_lose_their_area_are_dropped_and_counted() -> None:
     word = np.array([[50, 50], [90, 50], [90, 60], [50, 60]], np.float32)
     speck = np.array([[60, 80], [62, 80], [62, 82], [60, 82]], np.float32)
 
-    shrunk = RandomScale(0.2, 0.2, p=1)(page_of([word, speck]), np.random.default_rng(0))
+    shrunk = run([RandomScale(0.2, 0.2, p=1)], page_of([word, speck]), np.random.default_rng(0))
 
     assert shrunk.polygons.texts == ("0",)
     assert shrunk.dropped_polygons == 1
@@ -187,7 +187,7 @@ def test_the_same_generator_gives_the_same_page_and_another_epoch_another() -> N
 def test_a_pixel_stage_changes_pixels_and_leaves_polygons_alone(stage: RandomStage) -> None:
     page = noise_page()
 
-    changed = stage(page, np.random.default_rng(1))
+    changed = run([stage], page, np.random.default_rng(1))
 
     assert not stage.moves_geometry
     assert changed.polygons is page.polygons
@@ -195,14 +195,14 @@ def test_a_pixel_stage_changes_pixels_and_leaves_polygons_alone(stage: RandomSta
     assert changed.image.shape == page.image.shape
     assert changed.image.dtype == np.uint8
     assert not np.array_equal(changed.image, page.image)
-    assert np.array_equal(stage(page, np.random.default_rng(1)).image, changed.image)
+    assert np.array_equal(run([stage], page, np.random.default_rng(1)).image, changed.image)
 
 
 @pytest.mark.parametrize("stage", [*GEOMETRY, *PIXELS, RandomWindow(64), Warp(GEOMETRY[:3], GEOMETRY[3])], ids=repr)
 def test_parameters_are_drawn_without_pixels_and_applied_without_randomness(stage: RandomStage) -> None:
     page = noise_page()
     for seed in range(5):
-        expected = stage(page, np.random.default_rng(seed))
+        expected = run([stage], page, np.random.default_rng(seed))
         without_pixels = replace(page, image=NO_IMAGE, reduced_from=page.size)
         parameters = stage.draw(np.random.default_rng(seed), without_pixels.view)
         found = page if parameters is None else stage.apply(page, parameters)
@@ -211,29 +211,23 @@ def test_parameters_are_drawn_without_pixels_and_applied_without_randomness(stag
         assert np.array_equal(found.inverse_matrix, expected.inverse_matrix)
 
 
-@pytest.mark.parametrize("kind", [RandomFlip, RandomRotate, RandomScale, TextAwareCrop, ColourJitter, RandomBlur])
+@pytest.mark.parametrize("kind", [*map(type, GEOMETRY), *map(type, PIXELS)])
 def test_a_stage_that_is_not_drawn_hands_on_the_very_sample(kind: type) -> None:
     page = noise_page()
 
-    assert kind(p=0)(page, np.random.default_rng(0)) is page
-
-
-def test_jpeg_noise_that_is_not_drawn_hands_on_the_very_sample() -> None:
-    page = noise_page()
-
-    assert JpegNoise(p=0)(page, np.random.default_rng(0)) is page
+    assert kind(p=0).run(page, np.random.default_rng(0)) is page
 
 
 def test_colour_jitter_of_no_share_changes_nothing() -> None:
     page = noise_page()
 
-    assert np.array_equal(ColourJitter(0, 0, 0, p=1)(page, np.random.default_rng(0)).image, page.image)
+    assert np.array_equal(run([ColourJitter(0, 0, 0, p=1)], page, np.random.default_rng(0)).image, page.image)
 
 
 def test_brightness_is_drawn_within_its_share() -> None:
     image = np.full((4, 4, 3), 100, np.uint8)
     page = Sample(0, "", "", Polygons.pack([]), image=image)
-    levels = [ColourJitter(0.3, 0, 0, p=1)(page, np.random.default_rng(seed)).image.mean() for seed in range(40)]
+    levels = [run([ColourJitter(0.3, 0, 0, p=1)], page, np.random.default_rng(seed)).image.mean() for seed in range(40)]
 
     assert 70 <= min(levels) < 85
     assert 115 < max(levels) <= 130
@@ -270,7 +264,7 @@ def test_brightness_is_drawn_within_its_share() -> None:
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_a_parameter_that_cannot_work_is_refused_when_the_stage_is_made(
+def test_a_parameter_that_cannot_work_is_rejected_when_the_stage_is_made(
     kind: type, parameters: dict[str, object]
 ) -> None:
     # Of two that contradict each other, the first is named.
@@ -290,7 +284,7 @@ def test_a_window_keeps_pixels_and_polygons_together_at_full_resolution(seed, qu
     rng = np.random.default_rng(seed)
     page = page_of(quads)
     page.image[:] = rng.integers(0, 255, page.image.shape)
-    window = RandomWindow(64)(page, rng)
+    window = run([RandomWindow(64)], page, rng)
     assert window.image.shape == (64, 64, 3)
     left, top = (-window.inverse_matrix[:2, 2]).astype(int) * -1
     assert np.array_equal(window.image, page.image[top : top + 64, left : left + 64])
@@ -301,4 +295,107 @@ def test_a_window_keeps_pixels_and_polygons_together_at_full_resolution(seed, qu
 
 def test_a_page_smaller_than_the_window_is_left_alone():
     page = page_of([])
-    assert RandomWindow(1000)(page, np.random.default_rng(0)) is page
+    assert RandomWindow(1000).run(page, np.random.default_rng(0)) is page
+
+
+# -- a second letterbox after geometry: part of the same sampling, as long as it only changes the size
+
+
+def test_a_second_letterbox_after_geometry_is_part_of_the_same_sampling():
+    transform = merge_geometry([Letterbox(128), TextAwareCrop(p=1), RandomRotate(p=1), Letterbox(64), RandomFlip(p=1)])
+    assert [type(stage).__name__ for stage in transform] == ["Letterbox", "Warp", "Warp"]
+    assert transform[1].size == 64
+    image = np.zeros((128, 128, 3), dtype=np.uint8)
+    image[40:60, 20:80] = 255
+    polygons = Polygons.pack([[[20, 40], [79, 40], [79, 59], [20, 59]]])
+    page = Sample(0, "a", "a", polygons, image=image, shape=(128, 128), raw_size=(128, 128))
+    moved = run(transform[1:2], page, np.random.default_rng(3))
+    assert moved.image.shape == (64, 64, 3)
+    # Polygon and pixels went the same way, and the matrix leads back.
+    filled = np.zeros((64, 64), dtype=np.uint8)
+    cv2.fillPoly(filled, [moved.polygons.vertices.round().astype(np.int32)], 1)
+    assert (filled == (moved.image[:, :, 0] > 127)).mean() > 0.97
+    np.testing.assert_allclose(moved.polygons.moved(moved.inverse_matrix).vertices, polygons.vertices, atol=1e-3)
+
+
+def test_a_letterbox_is_left_alone_where_pages_might_not_be_square():
+    stages = merge_geometry([RandomFlip(), Letterbox(64)])
+    assert [type(stage).__name__ for stage in stages] == ["Warp", "Letterbox"]
+
+
+def test_a_page_of_the_right_size_is_not_sampled_again_for_its_letterbox():
+    warp = merge_geometry([Letterbox(64), RandomFlip(p=0), Letterbox(64)])[1]
+    page = Sample(0, "a", "a", Polygons.pack([]), image=np.zeros((64, 64, 3), dtype=np.uint8))
+    assert warp.run(page, np.random.default_rng(0)) is page
+
+
+def test_pages_that_keep_their_shape_become_squares_in_a_stage_of_its_own():
+    page, square = Letterbox(128, shape="page"), Letterbox(64, position="bottom_right")
+    stages = merge_geometry([page, RandomFlip(p=1), square])
+    assert [type(stage).__name__ for stage in stages] == ["Letterbox", "Warp", "Letterbox"]
+    assert merge_geometry([page, RandomFlip(p=1), Letterbox(64, shape="page")])[1].shape == "page"
+
+
+# -- RandomScale(resizes=True): the whole page grows or shrinks, and windows are cut from anywhere on it
+
+NARROW, TALL = 80, 120
+CORNERS = [(2, 2, 22, 12), (58, 2, 78, 12), (2, 108, 22, 118), (58, 108, 78, 118)]
+RESIZE = RandomScale(0.6, 1.5, p=1, resizes=True)
+
+
+def page_with_words_in_its_corners() -> Sample:
+    image = np.zeros((TALL, NARROW, 3), dtype=np.uint8)
+    polygons = []
+    for left, top, right, bottom in CORNERS:
+        image[top : bottom + 1, left : right + 1] = 255
+        polygons.append(np.array([[left, top], [right, top], [right, bottom], [left, bottom]], dtype=np.float32))
+    return Sample(0, "", "", Polygons.pack(polygons), image=image, shape=(NARROW, TALL), raw_size=(NARROW, TALL))
+
+
+def assert_words_are_bright(sample: Sample) -> None:
+    for left, top, right, bottom in sample.polygons.bounds:
+        x, y = round(float(left + right) / 2), round(float(top + bottom) / 2)
+        # A window may cut a word beyond its middle.
+        if 0 <= x < sample.width and 0 <= y < sample.height:
+            assert sample.image[y, x].min() == 255
+
+
+@given(st.integers(0, 10_000))
+def test_no_word_leaves_a_page_that_is_resized(seed):
+    (stage,) = merge_geometry([RESIZE])
+    scaled = run([stage], page_with_words_in_its_corners(), np.random.default_rng(seed))
+    factor = scaled.width / NARROW
+    assert 0.6 - 0.01 <= factor <= 1.5 + 0.01
+    assert abs(scaled.height - factor * TALL) <= 1.5
+    assert len(scaled.polygons) == 4
+    assert_words_are_bright(scaled)
+    back = scaled.polygons.moved(scaled.inverse_matrix).bounds
+    assert np.allclose(back, CORNERS, atol=1e-3)
+
+
+def test_by_default_enlarging_cuts_the_borders_and_keeps_the_size():
+    (stage,) = merge_geometry([RandomScale(1.5, 1.5, p=1)])
+    scaled = run([stage], page_with_words_in_its_corners(), np.random.default_rng(0))
+    assert scaled.size == (NARROW, TALL)
+    assert len(scaled.polygons) < 4 or (scaled.polygons.bounds[:, :2] < 0).any()
+
+
+@given(st.integers(0, 10_000))
+def test_windows_of_resized_pages_hold_their_words_in_one_pass_too(seed):
+    stages = merge_geometry([RandomRotate(3, p=0.5), RESIZE, RandomWindow(48)])
+    one_by_one = run_one_by_one(stages, page_with_words_in_its_corners(), np.random.default_rng(seed))
+    in_one_pass = run(stages, page_with_words_in_its_corners(), np.random.default_rng(seed))
+    assert np.array_equal(one_by_one.image, in_one_pass.image)
+    assert one_by_one.size <= (48, 48)
+    assert_words_are_bright(one_by_one)
+
+
+@pytest.mark.parametrize("window", [48, 100])
+def test_no_page_is_larger_than_it_was_planned(window):
+    stages = merge_geometry([RESIZE, RandomWindow(window)])
+    planned = np.array([[NARROW, TALL]])
+    for stage in stages:
+        planned = stage.sizes_after(planned)
+    sizes = [run(stages, page_with_words_in_its_corners(), np.random.default_rng(seed)).size for seed in range(40)]
+    assert (np.max(sizes, axis=0) <= planned[0]).all()
+    assert planned[0].tolist() == [min(120, window), min(180, window)]

@@ -5,6 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from pages import run
 
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.sample import Sample
@@ -54,7 +55,7 @@ def test_a_crop_blanks_the_words_it_drops_and_shows_all_of_those_it_keeps(
     quads, ignore = layout
     page = page_of(quads, ignore=ignore)
     crop = TextAwareCrop(smallest=0.1, p=1)
-    kept = crop(page, np.random.default_rng(seed)).polygons.texts
+    kept = run([crop], page, np.random.default_rng(seed)).polygons.texts
     red, green = np.zeros((2, HEIGHT, WIDTH), np.uint8)
     for p, quad in enumerate(quads):
         if not ignore[p]:
@@ -62,7 +63,7 @@ def test_a_crop_blanks_the_words_it_drops_and_shows_all_of_those_it_keeps(
             cv2.fillPoly(green if str(p) in kept else red, [np.int32(np.ceil(quad - 0.5))], 255)
     page.image[:] = np.stack([red, green, red], axis=-1)
 
-    cropped = crop(page, np.random.default_rng(seed))
+    cropped = run([crop], page, np.random.default_rng(seed))
 
     assert not cropped.image[:, :, 0].any(), "pixels of a dropped word are still in sight"
     scale = abs(np.linalg.det(np.linalg.inv(cropped.inverse_matrix)[:2, :2]))
@@ -75,7 +76,7 @@ def test_a_page_without_a_free_line_is_cropped_at_its_own_border_or_not_at_all()
     rows = [np.array([[-2, y], [WIDTH + 2, y], [WIDTH + 2, y + 5], [-2, y + 5]], np.float32) for y in range(-3, 115, 4)]
     page = page_of(rows)
     for seed in range(20):
-        cropped = TextAwareCrop(p=1)(page, np.random.default_rng(seed))
+        cropped = run([TextAwareCrop(p=1)], page, np.random.default_rng(seed))
         assert len(cropped.polygons) == len(rows)
         assert np.array_equal(cropped.inverse_matrix, np.eye(3))
 
@@ -83,7 +84,7 @@ def test_a_page_without_a_free_line_is_cropped_at_its_own_border_or_not_at_all()
 def test_ignored_words_may_be_cut_and_do_not_stop_a_crop() -> None:
     rows = [np.array([[0, y], [WIDTH, y], [WIDTH, y + 5], [0, y + 5]], np.float32) for y in range(0, HEIGHT, 4)]
     page = page_of(rows, ignore=[True] * len(rows))
-    crops = [TextAwareCrop(p=1)(page, np.random.default_rng(seed)) for seed in range(20)]
+    crops = [run([TextAwareCrop(p=1)], page, np.random.default_rng(seed)) for seed in range(20)]
 
     assert any(len(cropped.polygons) < len(rows) for cropped in crops)
 
@@ -91,19 +92,19 @@ def test_ignored_words_may_be_cut_and_do_not_stop_a_crop() -> None:
 def test_a_crop_of_a_page_with_words_always_holds_one() -> None:
     word = np.array([[10, 10], [20, 10], [20, 14], [10, 14]], np.float32)
     for seed in range(50):
-        assert len(TextAwareCrop(smallest=0.1, p=1)(page_of([word]), np.random.default_rng(seed)).polygons) == 1
+        assert len(run([TextAwareCrop(smallest=0.1, p=1)], page_of([word]), np.random.default_rng(seed)).polygons) == 1
 
 
 def test_a_page_without_words_is_cropped_too() -> None:
     page = page_of([])
-    matrices = [TextAwareCrop(p=1)(page, np.random.default_rng(seed)).inverse_matrix for seed in range(20)]
+    matrices = [run([TextAwareCrop(p=1)], page, np.random.default_rng(seed)).inverse_matrix for seed in range(20)]
 
     assert any(not np.array_equal(matrix, np.eye(3)) for matrix in matrices)
 
 
 def test_words_outside_a_crop_are_left_out_but_not_counted_as_lost() -> None:
     words = [np.array([[x, 50], [x + 8, 50], [x + 8, 60], [x, 60]], np.float32) for x in range(5, 115, 12)]
-    crops = [TextAwareCrop(p=1)(page_of(words), np.random.default_rng(seed)) for seed in range(20)]
+    crops = [run([TextAwareCrop(p=1)], page_of(words), np.random.default_rng(seed)) for seed in range(20)]
 
     assert any(len(cropped.polygons) < len(words) for cropped in crops)
     assert all(cropped.dropped_polygons == 0 for cropped in crops)

@@ -1,6 +1,5 @@
 """Shards: what is in them, in which order, the same bytes whoever writes them, readable by what reads tar."""
 
-import io
 import json
 import tarfile
 from pathlib import Path
@@ -12,19 +11,15 @@ from PIL import Image
 from rejection import rejects
 from sameness import assert_same
 
-from ocr.datasets import DBTransforms, OCRDataset, OCRWebDataset
+from ocr.datasets import OCRWebDataset
 from ocr.errors import ConfigError, DataError
-from ocr.formats.maps import write_maps
+from ocr.pipeline.dense import DensePage
 from ocr.pipeline.fingerprint import content_digest, stages_digest
-from ocr.pipeline.sample import Maps
-from ocr.pipeline.targets import maps_fingerprint
 from ocr.shards.index import ShardIndex
-from ocr.tools.convert.convert import convert_split
 from ocr.tools.convert.plan import cut_into_shards, make_plan
 from ocr.tools.convert.settings import ConvertSettings
 
-ARRAYS = ("image", *Maps._fields)
-FORMS = [{}, {"maps": True}, {"ready": True}, {"ready": True, "form": "raw"}, {"ready_batches": 3}]
+FORMS = [{}, {"ready": True}, {"shuffle_seed": 1}]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +43,7 @@ def members(out: Path) -> dict[str, bytes]:
 
 def read_index(out: Path) -> ShardIndex:
     with (out / "val-index.json").open("rb") as stream:
-        return ShardIndex.read(stream, "here")
+        return ShardIndex.of(ShardIndex.read(stream, "here"))
 
 
 def test_a_raw_sample_is_the_file_itself_and_what_the_annotation_says(data, tmp_path):
@@ -87,7 +82,7 @@ def test_the_index_tells_where_everything_lies(data, tmp_path):
         for extension, (start, size) in stored.members.items():
             assert shard[start : start + size] == found[f"{stored.key}.{extension}"]
         assert stored.content == content_digest(page_file(data, place).read_bytes()).hex()
-        assert stored.annotation == source.annotation_digest(place).hex()
+        assert stored.annotation == source.state(place).annotation.hex()
 
 
 def test_plain_webdataset_reads_pixels_and_polygons(data, tmp_path):
@@ -105,16 +100,16 @@ def test_plain_webdataset_reads_pixels_and_polygons(data, tmp_path):
 
 def test_ready_samples_are_those_of_the_dataset_bit_for_bit(data, tmp_path):
     webdataset = pytest.importorskip("webdataset")
-    convert(data, tmp_path, ready=True, form="raw", bytes_per_shard=120_000)
+    convert(data, tmp_path, ready=True, samples_per_shard=2)
     dataset, index = open_pages(data), read_index(tmp_path)
-    assert index.stages == stages_digest((dataset.decode, *dataset.transform.fixed, dataset.targets))
-    assert [shard.samples for shard in index.shards] == [2, 2, 2, 1]
+    assert (index.kind, index.stages) == (
+        "ready",
+        stages_digest((dataset.decode, *dataset.transform.fixed, DensePage)),
+    )
     pattern = f"{tmp_path}/val-{{000000..000003}}.tar"
     for place, read in enumerate(webdataset.WebDataset(pattern, shardshuffle=False).decode()):
         sample, noted = dataset.sample(place), read["json"]
-        assert_same(read["image.npy"], sample.image)
-        for name in Maps._fields:
-            assert_same(read[f"{name}.npy"], getattr(sample.maps, name))
+        assert_same(DensePage(read["image.npy"]).pixels(), sample.image)
         assert_same([np.array(polygon, np.float32) for polygon in noted["polygons"]], list(sample.polygons))
         assert_same(np.array(noted["inverse_matrix"]).reshape(3, 3), sample.inverse_matrix)
         for name in ("shape", "raw_size"):
@@ -123,30 +118,7 @@ def test_ready_samples_are_those_of_the_dataset_bit_for_bit(data, tmp_path):
             assert noted[name] == getattr(sample, name)
 
 
-def test_ready_batches_hold_neighbours_and_the_last_one_what_is_left(data, tmp_path):
-    convert(data, tmp_path, ready_batches=3, samples_per_shard=5)
-    dataset, found, index = open_pages(data), members(tmp_path), read_index(tmp_path)
-    assert [shard.samples for shard in index.shards] == [3, 4]
-    for first, count in ((0, 3), (3, 3), (6, 1)):
-        samples = [dataset.sample(place) for place in range(first, first + count)]
-        for name in ARRAYS:
-            rows = [sample.image if name == "image" else getattr(sample.maps, name) for sample in samples]
-            assert_same(np.load(io.BytesIO(found[f"{first:08d}.{name}s.npy"])), np.stack(rows))
-        noted = json.loads(found[f"{first:08d}.json"])
-        assert [one["filename"] for one in noted] == list(NAMES[first : first + count])
-    assert [stored.key for stored in index.samples] == ["00000000"] * 3 + ["00000003"] * 3 + ["00000006"]
-
-
-def test_maps_are_the_file_that_would_lie_beside_the_image(data, tmp_path):
-    convert(data, tmp_path / "out", maps=True)
-    dataset, found = open_pages(data), members(tmp_path / "out")
-    for index in range(7):
-        sample = dataset.sample(index)
-        write_maps(tmp_path / "maps.npz", sample.maps, maps_fingerprint(sample, dataset.targets), compress=True)
-        assert found[f"{index:08d}.npz"] == (tmp_path / "maps.npz").read_bytes()
-
-
-@pytest.mark.parametrize("form", [*FORMS, {"shuffle_seed": 1}], ids=str)
+@pytest.mark.parametrize("form", FORMS, ids=str)
 def test_training_gets_the_samples_of_the_folder(data, tmp_path, form):
     convert(data, tmp_path, samples_per_shard=3, **form)
     dataset, shards = open_pages(data), OCRWebDataset(str(tmp_path / "val-*.tar"), transforms())
@@ -157,7 +129,7 @@ def test_training_gets_the_samples_of_the_folder(data, tmp_path, form):
             assert_same(item[name], expected[name], name)
 
 
-@pytest.mark.parametrize("form", [*FORMS, {"shuffle_seed": 1}], ids=str)
+@pytest.mark.parametrize("form", FORMS, ids=str)
 def test_the_same_pages_give_the_same_bytes_whoever_writes_them(data, tmp_path, form):
     first = convert(data, tmp_path / "one", samples_per_shard=2, workers=1, **form)
     moved = write_pages(tmp_path / "elsewhere")
@@ -181,17 +153,15 @@ def test_a_shuffle_by_seed_changes_the_shards_and_not_the_order_of_the_source(da
 
 
 def test_shards_are_cut_by_number_by_size_or_by_what_comes_first():
-    def counts(group=1, sizes=(30, 30, 30, 90, 10, 10, 10), **limits):
+    def counts(sizes=(30, 30, 30, 90, 10, 10, 10), **limits):
         settings = ConvertSettings(**limits)
-        shards = cut_into_shards(range(len(sizes)), sizes, settings, group)
+        shards = cut_into_shards(range(len(sizes)), sizes, settings)
         assert [index for shard in shards for index in shard] == list(range(len(sizes)))
         return [len(shard) for shard in shards]
 
     assert counts(samples_per_shard=3) == [3, 3, 1]
     assert counts(bytes_per_shard=60) == [2, 1, 1, 3]
     assert counts(bytes_per_shard="60B", samples_per_shard=2) == [2, 1, 1, 2, 1]
-    assert counts(group=2, samples_per_shard=5) == [4, 3]
-    assert counts(group=3, samples_per_shard=2) == [3, 3, 1]
     assert counts(sizes=[1] * 2500) == [1000, 1000, 500]
     assert counts(sizes=[100_000_000] * 5) == [2, 2, 1]
 
@@ -201,7 +171,7 @@ def test_a_page_that_cannot_be_read_is_named_or_left_out_and_listed(tmp_path):
     page_file(data, 3).write_bytes(b"no image")
     with rejects(DataError, value=b"no image", path=page_file(data, 3)):
         convert(data, out, samples_per_shard=2)
-    for form in ({"ready_batches": 2}, {}):
+    for form in ({"ready": True}, {}):
         done = convert(data, out, on_bad_sample="skip", samples_per_shard=2, **form)
         assert list(done.skipped) == [NAMES[3]]
         assert "not an image" in done.skipped[NAMES[3]]
@@ -220,10 +190,6 @@ def test_what_cannot_work_is_refused_before_anything_is_written(data, tmp_path):
         ("bytes_per_shard", "many", {}),
         ("bytes_per_shard", 0, {}),
         ("shuffle_seed", -1, {}),
-        ("ready_batches", 2, {"shuffle_seed": 1}),
-        ("form", "tense", {"ready": True}),
-        ("form", "dense", {}),
-        ("form", "dense", {"ready_batches": 2}),
         ("executor", "rya", {}),
         ("workers", 0, {}),
     ):
@@ -239,11 +205,3 @@ def test_what_cannot_work_is_refused_before_anything_is_written(data, tmp_path):
     with rejects(ConfigError, value="picture", path="a.picture"):
         make_plan(dataset, "val", tmp_path / "out", ConvertSettings())
     assert not (tmp_path / "out").exists()
-
-
-def test_batches_need_pages_of_one_size(data, tmp_path):
-    dataset = OCRDataset(data / "images/val", data / "jsons/val.json", DBTransforms([]))
-    settings = ConvertSettings(ready_batches=2)
-    with rejects(DataError, setting="ready_batches", value=(72, 54, 3)):
-        convert_split(make_plan(dataset, "val", tmp_path / "out", settings), settings, show_progress=False)
-    assert files(tmp_path / "out") == {}

@@ -14,8 +14,7 @@ from ocr.tools.convert.convert import only_one
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.report import convert as convert_splits
 from ocr.tools.convert.settings import ConvertSettings
-from ocr.tools.convert.shard_receipt import done_file, is_untouched, read_done
-from ocr.tools.convert.write import write_shard
+from ocr.tools.convert.shard_receipt import done_file, is_untouched, read_done, write_shard
 
 
 def test_a_second_run_does_nothing(tmp_path):
@@ -41,9 +40,9 @@ def flip_last_bit(data: Path, number: int) -> None:
     ("form", "change"),
     [
         *(({}, change) for change in (edit_page, edit_word, flip_last_bit)),
-        ({"maps": True}, edit_word),
         ({"ready": True}, edit_page),
-        ({"ready": True, "form": "raw"}, flip_last_bit),
+        ({"ready": True}, edit_word),
+        ({"ready": True}, flip_last_bit),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -60,9 +59,7 @@ def test_only_the_shard_of_what_changed_is_rewritten(tmp_path, form, change):
 
 def test_other_settings_give_other_shards(tmp_path):
     data, out = write_pages(tmp_path / "pages"), tmp_path / "out"
-    forms = [{}, {"maps": True}, {"maps": True, "size": 32}, {"ready": True, "size": 32}]
-    forms += [{"ready": True, "form": "raw", "size": 32}, {"ready": True, "form": "dense", "size": 32}]
-    for form in [*forms, {"ready_batches": 3}, {"ready_batches": 2}, {"shuffle_seed": 1}, {"shuffle_seed": 2}, {}]:
+    for form in ({}, {"ready": True}, {"ready": True, "size": 32}, {"shuffle_seed": 1}, {"shuffle_seed": 2}, {}):
         assert convert(data, out, overwrite=True, **form).written == 1
         shutil.rmtree(tmp_path / "fresh", ignore_errors=True)
         convert(data, tmp_path / "fresh", **form)

@@ -32,7 +32,6 @@ from executor_work import (
 from rejection import rejects
 
 from ocr.errors import ConfigError, ImageError, MissingExtraError, StageError
-from ocr.pipeline.signature import JUST_NOW_NS
 from ocr.tools import executor as executors
 from ocr.tools.executor import run_tasks, started
 
@@ -244,7 +243,7 @@ def test_findings_are_the_same_of_every_executor_and_whoever_is_killed(ray_here,
 def test_shards_are_the_same_of_every_executor_and_whoever_is_killed(ray_here, traps, tmp_path):
     from convert_pages import convert, edit_page, files, verify, write_pages
 
-    data, out, settings = write_pages(tmp_path / "pages"), tmp_path / "out", {"samples_per_shard": 2, "maps": True}
+    data, out, settings = write_pages(tmp_path / "pages"), tmp_path / "out", {"samples_per_shard": 2}
     convert(data, tmp_path / "local", **settings)
     # In the middle of the second shard.
     with killed(traps, "open it's [a] bill"):
@@ -254,28 +253,6 @@ def test_shards_are_the_same_of_every_executor_and_whoever_is_killed(ray_here, t
     found = verify(data, out, executor="ray", workers=2)
     assert len(found.problems) == 1
     assert found == verify(data, out)
-
-
-def fill_caches(data: Path, root: Path, executor: str) -> dict[str, bytes]:
-    from ocr.cache.folder import list_stores
-    from ocr.tools.cache.build import build
-
-    # Pages of one size have places of their own; others are stored as they come.
-    settings = [f"dataset_base_path={data}", "transforms.size=64", "transforms.letterbox.shape=square"]
-    assert build(settings, ["train", "val"], None, root, executor) == 0
-    folders = list_stores(root)
-    assert len(folders) == 2
-    return {f"{folder.name}/{name}": (folder / name).read_bytes() for folder in folders for name in ("rows", "data")}
-
-
-@pytest.mark.slow
-def test_caches_are_the_same_of_every_executor_and_whoever_is_killed(ray_here, traps, synthetic, tmp_path):
-    # Of a file that changed just now less is noted.
-    newest = max(path.stat().st_ctime_ns for path in synthetic.glob("images/*/*"))
-    assert wait_until(lambda: time.time_ns() - newest > JUST_NOW_NS)
-    caches = fill_caches(synthetic, tmp_path / "local", "local")
-    with killed(traps, f"open {pages_of(synthetic, 'train')[3]}"):
-        assert fill_caches(synthetic, tmp_path / "ray", "ray") == caches
 
 
 @pytest.mark.slow

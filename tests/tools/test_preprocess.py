@@ -19,7 +19,7 @@ from ocr.errors import ConfigError, DataError, MapError
 from ocr.formats.maps import maps_folder, read_fingerprint, read_maps, write_maps
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.suffix import ColourJitter, RandomFlip
-from ocr.pipeline.targets import Targets
+from ocr.pipeline.targets import ON_DISK, Targets
 from ocr.tools.preprocess import preprocess_maps, print_summaries
 
 
@@ -64,22 +64,30 @@ def test_stored_maps_are_bit_identical_to_drawn_ones_and_counted(dataset_folder)
             assert stored.dtype == drawn[index][name].dtype
             assert torch.equal(stored, drawn[index][name])
     assert sources(dataset) == {"drawn": 0, "stored": 6, "stale": 0}
-    # Once more into the cache, and from there.
-    assert sources(open_val(dataset_folder, preload_maps=True)) == {"drawn": 0, "stored": 0, "stale": 0}
+
+
+def test_preloading_maps_counts_those_that_fit_and_changes_no_sample(dataset_folder, caplog):
+    write(open_val(dataset_folder))
+    map_files(dataset_folder)[0].write_bytes(b"not a zip")
+    map_files(dataset_folder)[1].unlink()
+    with caplog.at_level("INFO", "ocr"):
+        dataset = open_val(dataset_folder, preload_maps=True)
+    assert "of 6 pages, 4 have stored maps that fit, 1 stale ones and 1 none" in caplog.text
+    assert sources(dataset) == {"drawn": 1, "stored": 4, "stale": 1}
 
 
 def test_compressed_maps_are_a_fraction_of_the_size_and_the_same(dataset_folder):
     write(open_val(dataset_folder))
-    plain = {path.name: (path.stat().st_size, read_maps(path)) for path in map_files(dataset_folder)}
+    plain = {path.name: (path.stat().st_size, read_maps(path, ON_DISK)) for path in map_files(dataset_folder)}
     for path in map_files(dataset_folder):
         path.unlink()
     preprocess_maps(open_val(dataset_folder), show_progress=False, compress=True)
     for path in map_files(dataset_folder):
         size, (fingerprint, maps) = plain[path.name]
         assert path.stat().st_size < size / 5
-        again = read_maps(path)
+        again = read_maps(path, ON_DISK)
         assert again[0] == fingerprint
-        assert all(np.array_equal(*pair) for pair in zip(again[1], maps, strict=True))
+        assert all(np.array_equal(again[1][name], maps[name]) for name in maps)
 
 
 def test_stored_maps_are_left_alone_where_drawing_is_asked_for(dataset_folder):
@@ -115,7 +123,7 @@ def test_maps_of_a_changed_polygon_are_refused_loudly_and_drawn_instead(dataset_
     assert dataset.ledger.files("maps_stale") == [dataset.source.entries[0].filename]
     assert "preprocess_maps.py" in caplog.text
     fresh = Targets().draw(dataset.sample(0).polygons, 160, 160)
-    assert np.array_equal(dataset[0]["thresh_map"][0], fresh.thresh_map)
+    assert np.array_equal(dataset[0]["thresh_map"][0], fresh["thresh_map"])
     assert write(dataset).written == 1
     assert sources(open_val(dataset_folder)) == {"drawn": 0, "stored": 6, "stale": 0}
 
@@ -201,7 +209,7 @@ def test_a_failed_write_leaves_neither_file_nor_trace(tmp_path):
             raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
-        write_maps(tmp_path / "a.npz", (Unwritable(),) * 4, "f")
+        write_maps(tmp_path / "a.npz", {"prob_map": Unwritable()}, "f")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -230,7 +238,7 @@ def test_a_killed_run_leaves_whole_files_and_the_next_one_goes_on(dataset_folder
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     for path in map_files(dataset_folder):
-        read_maps(path)
+        read_maps(path, ON_DISK)
     summary = write(open_val(dataset_folder, size=1600))
     assert summary.valid + summary.written == 6
     assert summary.valid >= 1

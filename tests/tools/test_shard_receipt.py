@@ -5,11 +5,10 @@ import json
 import pytest
 
 from ocr.pipeline.signature import Signature
-from ocr.shards.index import Shard
-from ocr.shards.sample_rows import StoredSample
-from ocr.tools.convert.shard_receipt import IndexedSample, ShardReceipt
+from ocr.shards.index import Shard, StoredSample
+from ocr.tools.convert.shard_receipt import ShardReceipt
 
-SAMPLE = IndexedSample(0, StoredSample("00000000", "a.jpg", 0, {"jpg": (512, 3)}, "aa", "bb"))
+SAMPLE = StoredSample("00000000", "a.jpg", 0, {"jpg": (512, 3)}, "aa", "bb")
 RECEIPT = ShardReceipt(Shard("val-000000.tar", 9, "cc", 1), (SAMPLE,), {}, "dd", Signature(1, 2, 3, 4))
 
 
@@ -18,8 +17,8 @@ def test_a_receipt_comes_back_as_it_was():
 
 
 CHANGES = {
-    "an infinite page": lambda document: document["samples"][0].__setitem__(0, float("inf")),
-    "an infinite offset": lambda document: document["samples"][0][4].update(jpg=[float("inf"), 3]),
+    "a key that is a number": lambda document: document["samples"][0].__setitem__(0, 7),
+    "an infinite offset": lambda document: document["samples"][0][3].update(jpg=[float("inf"), 3]),
     "skipped is a list": lambda document: document.update(skipped=[]),
     "a shard that is a number": lambda document: document.update(shard=3),
     "a shard without a name": lambda document: document["shard"].update(name=None),

@@ -62,7 +62,7 @@ def draw_maps(
             mask[x] = row[x] > lowest
         prob_map[y] = 0
         prob_mask[y] = annotated
-    fill_boxes(boxes, prob_map, thresh_mask)
+    _fill_boxes(boxes, prob_map, thresh_mask)
 
 
 @compiled(fastmath={"nsz", "arcp", "contract", "reassoc"})
@@ -220,7 +220,7 @@ def find_upright_boxes(
 
 
 @compiled()
-def fill_boxes(boxes: NDArray[np.int64], prob_map: NDArray[np.float32], thresh_mask: NDArray[np.bool_]) -> None:
+def _fill_boxes(boxes: NDArray[np.int64], prob_map: NDArray[np.float32], thresh_mask: NDArray[np.bool_]) -> None:
     """Draw what `find_upright_boxes` found, exactly as clipper and fillPoly would."""
     height, width = prob_map.shape
     for box in boxes:

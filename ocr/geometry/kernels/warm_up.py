@@ -15,7 +15,7 @@ from numba import config, types
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap, perspective, resample
+from ocr.geometry.kernels import boxes, crossings, dense, letters, maps, outlines, overlap, resample
 from ocr.geometry.kernels.compiled import KernelCache
 from ocr.system import usable_cores
 
@@ -142,19 +142,17 @@ def _entries() -> list[Entry]:
     sampled = (page_of_bytes, types.UniTuple(i8, 4), rings, types.UniTuple(i8, 2), i8, page)
     entries.append((resample.sample_page, (*sampled, planes)))
     entries.append((resample.sample_normalized_page, (*sampled, three, three, _array(f4, 3))))
-    entries.append((perspective.sample_perspective, (*sampled[:5], planes)))
     polygons = _array(f4, 2, readonly=True), _array(i4, 1, readonly=True)
     entries += [
         (maps.measure_outlines, polygons),
         (maps.find_upright_boxes, (points, polygons[1], areas, flags)),
         (maps.draw_maps, (*polygons, areas, pairs, f8, f8, types.boolean, page, page, mask, mask)),
-        (maps.fill_boxes, (pairs, page, mask)),
     ]
     return entries
 
 
 ENTRIES = _entries()
-OF_LOADING = (crossings, dense, maps, perspective, resample)
+OF_LOADING = (crossings, dense, maps, resample)
 """Their kernels load in half the time of all: those of boxes and scores are as many."""
 BOXES = (boxes.polygons_from_outlines, boxes.quads_from_outlines)
 

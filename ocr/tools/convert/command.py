@@ -27,21 +27,11 @@ def convert(
         str | None, typer.Option(metavar="SIZE", help="Bytes per shard; default: 256MB.")
     ] = None,
     shuffle_seed: Annotated[int | None, typer.Option(help="Shuffle the pages once; same seed, same order.")] = None,
-    maps: Annotated[bool, typer.Option("--maps", help="Add the maps of each page, 27 kB each.")] = False,
     ready: Annotated[
-        bool, typer.Option("--ready", help="Letterboxed pages: no decoding, 0.2 MB each; raw 5.3 MB, with maps.")
+        bool, typer.Option("--ready", help="Letterboxed pages in 0.2 MB each, without loss: nothing is decoded.")
     ] = False,
-    form: Annotated[
-        str | None,
-        typer.Option(metavar="raw|dense", help="Form of ready samples; default: dense, for --ready-batches raw."),
-    ] = None,
-    ready_batches: Annotated[
-        int | None, typer.Option(metavar="N", help="Ready samples in batches of N, for validation.")
-    ] = None,
-    size: Annotated[int, typer.Option(help="Longest side of the letterboxed page, for maps and ready samples.")] = 640,
-    shape: Annotated[
-        str | None, typer.Option(metavar="page|square", help="Its shape; default: page, for --ready-batches square.")
-    ] = None,
+    size: Annotated[int, typer.Option(help="Longest side of the letterboxed page, for --ready.")] = 640,
+    shape: Annotated[str, typer.Option(metavar="page|square", help="Its shape.")] = "page",
     annotation_format: Annotated[str, typer.Option(help="Format of the annotation.")] = "auto",
     categories: Annotated[list[str] | None, typer.Option(help=CATEGORIES_HELP)] = None,
     on_bad_sample: Annotated[str, typer.Option(help="raise: stop and name the file; skip: leave it out.")] = "raise",
@@ -54,7 +44,7 @@ def convert(
             help="Read all shards back and compare them with index and source; finished splits are not changed.",
         ),
     ] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="With --verify: recompute all maps and ready arrays.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="With --verify: recompute all pages, not one in 16.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Remove shards of an earlier conversion that had more of them.")
     ] = False,
@@ -73,10 +63,7 @@ def convert(
     from ocr.tools.doctor.pages import find_splits
 
     settings = ConvertSettings(
-        maps=maps,
         ready=ready,
-        ready_batches=ready_batches,
-        form=form,
         samples_per_shard=samples_per_shard,
         bytes_per_shard=bytes_per_shard,
         shuffle_seed=shuffle_seed,
@@ -86,9 +73,7 @@ def convert(
         executor=executor,
         workers=workers,
     )
-    # As the configs have it; a batch holds pages of one size.
-    box = Letterbox(size, shape=shape or ("square" if ready_batches else "page"))
-    transform = DBTransforms([box, Normalize()], normalize="device")
+    transform = DBTransforms([Letterbox(size, shape=shape), Normalize()], normalize="device")
     datasets = {
         name: OCRDataset(
             images,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -31,8 +30,8 @@ from ocr.tools.convert.shard_receipt import (
     read_done,
     read_index,
     write_done,
+    write_shard,
 )
-from ocr.tools.convert.write import write_shard
 from ocr.tools.executor import LazyTasks, run_tasks
 
 
@@ -80,23 +79,24 @@ def only_one(folder: Path) -> Iterator[None]:
     """Refuse a second conversion into the same folder while one runs; the lock ends with its owner."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise OutputError(
             f"cannot write to {folder} ({error.strerror}). Choose another folder", setting="out", path=folder
         ) from error
+    lock = FileLock(folder / ".convert.lock", timeout=0)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OutputError(
-                f"{folder}: another process is converting into it. Wait for it, or stop it", path=folder
-            ) from None
-        except OSError:
-            pass  # A file system without locks, such as some network ones.
+        lock.acquire()
+    except Timeout:
+        problem = f"{folder}: another process is converting into it. Wait for it, or stop it"
+        raise OutputError(problem, path=folder) from None
+    except (OSError, NotImplementedError):
+        pass  # A file system without locks, such as some network ones.
+    try:
         yield
     finally:
-        os.close(descriptor)
+        if lock.is_locked:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def _check(
     """Add the receipts of existing shards that are still valid, from their own files or else from the index."""
     kind = (plan.recipe.kind, plan.recipe.stages, plan.source.annotated)
     is_alike = index is not None and (index.kind, index.stages, index.annotated) == kind
-    listed = IndexReceipts(index, plan.source.names) if index is not None and is_alike else ()
+    listed = IndexReceipts(index) if index is not None and is_alike else ()
     numbers = [n for n in range(len(plan.shards)) if n < len(listed) or done_file(plan.shard_path(n)).exists()]
     tasks = plan.tasks(numbers)
 
@@ -190,7 +190,7 @@ def _run(
 
 def _retire(plan: Plan, index: ShardIndex | None) -> None:
     """Remove an index that no longer matches; its receipts are written first, in case this run is killed."""
-    for number, said in enumerate(IndexReceipts(index, plan.source.names) if index else ()):
+    for number, said in enumerate(IndexReceipts(index) if index else ()):
         path = plan.shard_path(number)
         if not done_file(path).exists():
             write_done(path, said)

@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from ocr.errors import ConfigError, DataError
 from ocr.loader.order import epoch_order
 from ocr.pipeline.decode import Decode
-from ocr.pipeline.page import FixedPart
+from ocr.pipeline.prefix import FixedPart
 from ocr.pipeline.source import FolderSource
-from ocr.shards.index import DENSE, RAW, shard_name
-from ocr.shards.sample_rows import KEY_DIGITS
-from ocr.tools.convert.members import Recipe, image_extension, take_apart
+from ocr.shards.index import KEY_DIGITS, RAW, shard_name
+from ocr.shards.writer import Recipe, image_extension
 from ocr.tools.convert.settings import ConvertSettings
 from ocr.tools.executor import LazyTasks
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from ocr.datasets import OCRDataset
 
 PROBES = 8
-"""Pages whose dense form is measured to estimate that of all; each has a size of its own."""
+"""Ready pages that are made to estimate the size of all; each has a size of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,10 +51,13 @@ class ShardTask:
     def path(self) -> Path:
         return self.out / self.name
 
-    def groups(self) -> Iterator[range]:
-        """Pages that are stored as one batch, as positions in `pages`."""
-        step = self.recipe.batch or 1
-        return (range(start, min(start + step, len(self.indices))) for start in range(0, len(self.indices), step))
+    def why_left_out(self, position: int) -> str:
+        """Why a page cannot be stored; empty if it can."""
+        try:
+            self.recipe.store(self.pages.read(position))
+        except DataError as error:
+            return str(error)
+        return ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,18 +100,17 @@ def make_plan(dataset: OCRDataset, split: str, out: Path, settings: ConvertSetti
     source = absolute_source(dataset)
     for name in source.names:
         image_extension(name)
-    recipe = make_recipe(dataset, *settings.layout)
-    count, seed = len(source), settings.shuffle_seed
-    order = epoch_order(count, seed or 0, 0, shuffle=seed is not None)
-    shards = cut_into_shards(order, _sizes(recipe, source, dataset.on_bad_sample), settings, recipe.batch or 1)
-    return Plan(split, out.absolute(), source, recipe, dataset.on_bad_sample, shards)
+    recipe = make_recipe(dataset, settings.kind)
+    order = epoch_order(len(source), settings.shuffle_seed or 0, 0, shuffle=settings.shuffle_seed is not None)
+    shards = cut_into_shards(order, _sizes(recipe, source, dataset.path.on_bad_sample), settings)
+    return Plan(split, out.absolute(), source, recipe, dataset.path.on_bad_sample, shards)
 
 
-def make_recipe(dataset: OCRDataset, kind: str, maps: bool, batch: int) -> Recipe:
+def make_recipe(dataset: OCRDataset, kind: str) -> Recipe:
     """The stages of a dataset, as far as its shards depend on them."""
-    if kind == RAW and not maps:
+    if kind == RAW:
         return Recipe(fixed_part=FixedPart(Decode(max_pixels=dataset.decode.max_pixels)))
-    return Recipe(kind, maps, batch, dataset.fixed_part, dataset.targets)
+    return Recipe(kind, dataset.path.fixed_part)
 
 
 def absolute_source(dataset: OCRDataset) -> FolderSource:
@@ -117,20 +118,15 @@ def absolute_source(dataset: OCRDataset) -> FolderSource:
     return replace(dataset.folder_source, folder=dataset.folder_source.folder.absolute())
 
 
-def cut_into_shards(
-    order: ArrayLike, sizes: ArrayLike, settings: ConvertSettings, group: int
-) -> tuple[NDArray[Any], ...]:
-    """Fill one shard after the other up to its limits; each takes at least one group."""
+def cut_into_shards(order: ArrayLike, sizes: ArrayLike, settings: ConvertSettings) -> tuple[NDArray[Any], ...]:
+    """Fill one shard after the other up to its limits; each takes at least one page."""
     indices = np.asarray(order)
-    starts = np.arange(0, len(indices), group)
-    group_bytes = np.add.reduceat(np.asarray(sizes)[indices], starts)
     cuts: list[int] = []
     begun, taken_bytes = 0, 0
-    for start, size in zip(map(int, starts), map(int, group_bytes), strict=True):
-        too_many = min(start + group, len(indices)) - begun > settings.max_samples
-        if start > begun and (too_many or taken_bytes + size > settings.max_bytes):
-            cuts.append(start)
-            begun, taken_bytes = start, 0
+    for at, size in enumerate(np.asarray(sizes)[indices].tolist()):
+        if at > begun and (at - begun >= settings.max_samples or taken_bytes + size > settings.max_bytes):
+            cuts.append(at)
+            begun, taken_bytes = at, 0
         taken_bytes += size
     return tuple(np.split(indices, cuts))
 
@@ -147,9 +143,9 @@ def key_of(index: int) -> str:
 def _sizes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> NDArray[np.int64]:
     """Estimated bytes of each page: those of its file, or the mean of some ready pages."""
     if recipe.kind != RAW:
-        found = list(islice(_ready_bytes(recipe, source, on_bad_sample), PROBES if recipe.kind == DENSE else 1))
+        found = list(islice(_ready_bytes(recipe, source, on_bad_sample), PROBES))
         return np.full(len(source), sum(found) // max(1, len(found)))
-    signatures = (source.signature(index) for index in range(len(source)))
+    signatures = (source.state(index).signature for index in range(len(source)))
     return np.fromiter((signature.size if signature else 0 for signature in signatures), np.int64, len(source))
 
 
@@ -158,9 +154,9 @@ def _ready_bytes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> It
     count = len(source)
     for index in chain(range(0, count, -(-count // PROBES)) if count else (), range(count)):
         try:
-            parts = take_apart(recipe, source.read(index))
+            stored = recipe.store(source.read(index))
         except DataError:
             if on_bad_sample == "raise":
                 raise
         else:
-            yield sum(array.nbytes for array in parts.arrays.values())
+            yield sum(map(len, stored.members.values()))

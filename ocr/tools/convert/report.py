@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -13,8 +13,6 @@ from rich.table import Table
 
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
-from ocr.shards.index import RAW
-from ocr.tools.cache.report import PLAIN
 from ocr.tools.convert.convert import Converted, convert_split
 from ocr.tools.convert.examine import Problem
 from ocr.tools.convert.plan import make_plan
@@ -27,6 +25,7 @@ from ocr.units import format_bytes
 if TYPE_CHECKING:
     from ocr.datasets import OCRDataset
 
+PLAIN: Any = {"highlight": False, "soft_wrap": True}
 MAX_PROBLEMS_PER_FILE = 10
 """Problems of one file that are shown; swapped shards have one for each of their pages."""
 INTERRUPTED = "interrupted: every shard written so far is complete; the same command continues with the rest"
@@ -40,7 +39,7 @@ def convert(datasets: Mapping[str, OCRDataset], out: str | Path, settings: Conve
     folder, console = _local_folder(out), Console()
     there = {split for split in datasets if settings.verify and index_path(folder, split).exists()}
     plans = {split: make_plan(datasets[split], split, folder, settings) for split in datasets if split not in there}
-    if settings.layout != (RAW, False, 0):
+    if settings.ready:
         warm_up()
     with started(settings.executor, settings.workers):
         converted = [convert_split(plan, settings) for plan in plans.values()]

@@ -1,35 +1,34 @@
-"""The receipt of a shard: a small file beside it that lists its contents until the index of the split does."""
+"""The receipt of a shard: a small file next to it that lists its contents until the index of the split does."""
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
+import platform
 import re
-from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import overload
 
 import numpy as np
 
 from ocr.atomic import replacing
-from ocr.errors import DataError
-from ocr.pipeline.fingerprint import feed
+from ocr.errors import ConfigError, DataError
+from ocr.pipeline.fingerprint import content_digest
 from ocr.pipeline.signature import UNKNOWN, Signature, file_signature
-from ocr.shards.index import FORMAT, Shard, ShardIndex, index_name, shard_name
-from ocr.shards.sample_rows import SampleRows, SampleRowsWriter, StoredSample
+from ocr.shards.index import (
+    FORMAT,
+    SampleRows,
+    SampleRowsWriter,
+    Shard,
+    ShardIndex,
+    StoredSample,
+    index_location,
+    shard_name,
+)
+from ocr.shards.writer import TarWriter
 from ocr.tools.convert.plan import Plan, ShardTask, key_of
-
-_MAX_FOLLOWING = 4096
-"""How far ahead the next page of a batch is searched; longer than any batch."""
-
-
-class IndexedSample(NamedTuple):
-    """A sample of a shard, and the index of its page in the split."""
-
-    page: int
-    sample: StoredSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class ShardReceipt:
     """What is known about a finished shard."""
 
     shard: Shard
-    samples: tuple[IndexedSample, ...]
+    samples: tuple[StoredSample, ...]
     """In the order of the shard."""
     skipped: dict[str, str] = field(default_factory=dict)
     """File name and reason of the pages that were left out."""
@@ -48,7 +47,7 @@ class ShardReceipt:
     """Index and signature of every page that was meant for the shard, left out or not."""
 
     def to_json(self) -> str:
-        samples = [[index, *sample.to_row()] for index, sample in self.samples]
+        samples = [sample.to_row() for sample in self.samples]
         document = {"format": FORMAT, "shard": asdict(self.shard), "samples": samples, "skipped": self.skipped}
         document |= {"recipe": self.recipe, "signature": self.signature, "seen": self.seen}
         return json.dumps(document, separators=(",", ":")) + "\n"
@@ -60,9 +59,7 @@ class ShardReceipt:
             document = json.loads(text)
             if document["format"] != FORMAT:
                 return None
-            samples = tuple(
-                IndexedSample(int(index), StoredSample.from_row(row)) for index, *row in document["samples"]
-            )
+            samples = tuple(StoredSample.from_row(row) for row in document["samples"])
             seen = {int(index): Signature(*known) for index, known in document["seen"].items()}
             own = Signature(*document["signature"])
             skipped = {str(name): str(why) for name, why in document["skipped"].items()}
@@ -73,6 +70,46 @@ class ShardReceipt:
 
 NO_RECEIPT = ShardReceipt(Shard("", 0, "", 0), ())
 """Fits no shard."""
+
+
+def write_shard(task: ShardTask) -> ShardReceipt:
+    """Write a shard under a temporary name, rename it, and write its receipt.
+
+    The bytes depend only on the task, not on the worker or on earlier attempts.
+    """
+    if task.recipe.digest() != task.recipe_digest:
+        raise ConfigError(
+            f"{platform.node()} has other code or other versions of libraries than the machine that started the "
+            "conversion: its shards would differ. Install the same on all machines",
+            value=platform.node(),
+        )
+    samples, skipped, seen = [], {}, {}
+    with replacing(task.path) as stream:
+        tar = TarWriter(stream)
+        for position, index in enumerate(task.indices):
+            # Before it is read: a file that changes during reading no longer has this signature.
+            state = task.pages.state(position)
+            seen[index] = state.signature.settled() if state.signature else UNKNOWN
+            try:
+                raw = replace(task.pages.read(position), index=index)
+                page = task.recipe.store(raw)
+            except DataError as error:
+                if task.on_bad_sample == "raise":
+                    raise
+                skipped[task.pages.names[position]] = str(error)
+                continue
+            key, content = key_of(index), content_digest(raw.encoded).hex()
+            places = tar.add(key, page.members)
+            annotation = state.annotation.hex()
+            samples.append(StoredSample(key, raw.filename, task.number, places, content, annotation, page.size))
+        sha256 = tar.end()
+        stream.flush()
+        # The receipt must not reach the disk before the shard does.
+        os.fsync(stream.fileno())
+    shard, signature = Shard(task.name, tar.size, sha256, len(samples)), file_signature(task.path) or UNKNOWN
+    receipt = ShardReceipt(shard, tuple(samples), skipped, task.recipe_digest, signature, seen)
+    write_done(task.path, receipt)
+    return receipt
 
 
 def done_file(shard: Path) -> Path:
@@ -94,18 +131,25 @@ def read_done(shard: Path) -> ShardReceipt | None:
         return None
 
 
+def page_of(sample: StoredSample) -> int:
+    """The index of a page in its split; -1 if the key was not written by a conversion."""
+    return int(sample.key) if re.fullmatch("[0-9]{1,18}", sample.key) else -1
+
+
 def fits(task: ShardTask, receipt: ShardReceipt) -> bool:
     """Whether the receipt lists what the task asks for: the same pages and annotations, in the same order and form."""
-    stored = {kept.page for kept in receipt.samples}
-    wanted = []
-    for group in task.groups():
-        present = [position for position in group if task.indices[position] in stored]
-        for position in present:
-            name = task.pages.names[position]
-            annotation = task.pages.annotation_digest(position).hex()
-            extensions = task.recipe.extensions(name)
-            wanted.append((task.indices[position], key_of(task.indices[present[0]]), name, annotation, extensions))
-    listed = [(index, s.key, s.filename, s.annotation, list(s.members)) for index, s in receipt.samples]
+    stored = set(map(page_of, receipt.samples))
+    wanted = [
+        (
+            key_of(index),
+            name := task.pages.names[position],
+            task.pages.state(position).annotation.hex(),
+            task.recipe.extensions(name),
+        )
+        for position, index in enumerate(task.indices)
+        if index in stored
+    ]
+    listed = [(sample.key, sample.filename, sample.annotation, list(sample.members)) for sample in receipt.samples]
     return wanted == listed and receipt.shard.name == task.name
 
 
@@ -116,7 +160,7 @@ def is_untouched(task: ShardTask, receipt: ShardReceipt) -> bool:
     if receipt.signature == UNKNOWN or (receipt.skipped and task.on_bad_sample == "raise"):
         return False
     return all(
-        receipt.seen.get(index, UNKNOWN) == task.pages.signature(position) != UNKNOWN
+        receipt.seen.get(index, UNKNOWN) == task.pages.state(position).signature != UNKNOWN
         for position, index in enumerate(task.indices)
     )
 
@@ -125,16 +169,15 @@ class Merger:
     """Makes the index of a split from the receipts of its shards, which come in any order and are not kept."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan, self._samples, self._pages = plan, SampleRowsWriter(), array("q")
+        self._plan, self._samples = plan, SampleRowsWriter()
         self._skipped: dict[int, dict[str, str]] = {}
         self.shards: dict[int, Shard] = {}
 
     def add(self, number: int, receipt: ShardReceipt) -> None:
         """The receipt of a shard that is complete."""
         self.shards[number], self._skipped[number] = receipt.shard, receipt.skipped
-        for page, sample in receipt.samples:
+        for sample in receipt.samples:
             self._samples.append(sample)
-            self._pages.append(page)
 
     @property
     def skipped(self) -> dict[str, str]:
@@ -143,34 +186,23 @@ class Merger:
 
     def index(self) -> ShardIndex:
         """The index, in the order of the source."""
-        samples = SampleRows(self._samples.table({}))
-        if len(samples):
-            samples = samples.in_order(np.argsort(np.frombuffer(self._pages, np.int64), kind="stable"))
+        table = self._samples.table({})
+        samples = SampleRows.of(table, np.argsort(table.columns["number"], kind="stable"))
         shards = tuple(shard for _, shard in sorted(self.shards.items()))
-        recipe, annotated = self._plan.recipe, self._plan.source.annotated
-        digest = source_digest(samples)
-        return ShardIndex(self._plan.split, recipe.kind, annotated, digest, recipe.stages, shards, samples)
-
-
-def source_digest(samples: Iterable[StoredSample]) -> str:
-    """Digest of file names, contents and annotations."""
-    hashed = hashlib.blake2b(digest_size=16)
-    for sample in samples:
-        for part in (sample.filename, sample.content, sample.annotation):
-            feed(hashed, part)
-    return hashed.hexdigest()
+        recipe = self._plan.recipe
+        return ShardIndex(self._plan.split, recipe.kind, self._plan.source.annotated, recipe.stages, shards, samples)
 
 
 def index_path(out: Path, split: str) -> Path:
     """The file of a split's index."""
-    return out / index_name(shard_name(split, 0))
+    return out / index_location(shard_name(split, 0))
 
 
 def read_index(path: Path) -> ShardIndex | None:
-    """The index beside the shards; None if there is none. Raises DataError if it is damaged."""
+    """The index next to the shards; None if there is none. Raises DataError if it is damaged."""
     try:
         with path.open("rb") as stream:
-            return ShardIndex.read(stream, str(path))
+            return ShardIndex.of(ShardIndex.read(stream, str(path)))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -182,9 +214,8 @@ def read_index(path: Path) -> ShardIndex | None:
 class IndexReceipts(Sequence[ShardReceipt]):
     """A receipt for each shard of an index, made when it is asked for."""
 
-    def __init__(self, index: ShardIndex, names: Sequence[str]) -> None:
-        """`names` are those of the source."""
-        self._index, self._names = index, names
+    def __init__(self, index: ShardIndex) -> None:
+        self._index = index
         shard_of = index.samples.shard_of
         self._rows = np.argsort(shard_of, kind="stable")
         self._ends = np.cumsum(np.bincount(shard_of, minlength=len(index.shards)))
@@ -204,19 +235,6 @@ class IndexReceipts(Sequence[ShardReceipt]):
 
     def _make(self, number: int) -> ShardReceipt:
         rows = self._rows[self._ends[number - 1] if number else 0 : self._ends[number]]
-        kept = list(_indexed((self._index.samples[row] for row in rows.tolist()), self._names))
-        kept.sort(key=lambda one: (min(one.sample.members.values(), default=(0, 0)), one.page))
+        kept = [self._index.samples[row] for row in rows.tolist()]
+        kept.sort(key=lambda sample: min(sample.members.values(), default=(0, 0)))
         return ShardReceipt(self._index.shards[number], tuple(kept))
-
-
-def _indexed(samples: Iterable[StoredSample], names: Sequence[str]) -> Iterable[IndexedSample]:
-    """A key is the index of a sample; samples stored as a batch share the key of the first, and are found by name."""
-    index, key = -1, ""
-    for sample in samples:
-        if sample.key != key:
-            key = sample.key
-            index = int(key) if re.fullmatch("[0-9]{1,18}", key) else len(names)
-        else:
-            following = range(index + 1, min(index + 1 + _MAX_FOLLOWING, len(names)))
-            index = next((ahead for ahead in following if names[ahead] == sample.filename), index + 1)
-        yield IndexedSample(index, sample)

@@ -13,17 +13,17 @@ import numpy as np
 from ocr.errors import DataError
 from ocr.shards.index import ShardIndex
 from ocr.tools.convert.convert import progress_of, shard_files
-from ocr.tools.convert.examine import Examination, Problem, examine_shard, why_left_out
-from ocr.tools.convert.plan import Plan, absolute_source, key_of, make_recipe
+from ocr.tools.convert.examine import Examination, Problem, examine_shard
+from ocr.tools.convert.plan import Plan, ShardTask, absolute_source, key_of, make_recipe
 from ocr.tools.convert.settings import ConvertSettings
-from ocr.tools.convert.shard_receipt import IndexReceipts, index_path, read_index, source_digest
+from ocr.tools.convert.shard_receipt import IndexReceipts, index_path, page_of, read_index
 from ocr.tools.executor import LazyTasks, run_tasks
 
 if TYPE_CHECKING:
     from ocr.datasets import OCRDataset
 
 ONE_IN = 16
-"""One page in this many has its maps and arrays recomputed without `--deep`; at least one per shard."""
+"""Without `--deep`, one page in this many is stored again and compared; at least one per shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def verify_split(
 ) -> Verified:
     """Compare the shards of a split with their index and with the dataset they were made from.
 
-    The index says whether they are raw or ready, with maps or in batches. Nothing is written.
+    The index says whether they are raw or ready. Nothing is written.
     """
     path = index_path(out, split)
     try:
@@ -53,9 +53,15 @@ def verify_split(
         return Verified(split, problems=(Problem(path.name, "", None, str(error)),))
     if index is None:
         raise DataError(f"{path} does not exist: nothing to verify. Write the shards: ocr convert SRC DST", path=path)
-    plan = _plan(dataset, split, out, index)
-    receipts = IndexReceipts(index, plan.source.names)
-    examinations = _examinations(plan, receipts, 1 if settings.deep else ONE_IN)
+    plan = Plan(split, out.absolute(), absolute_source(dataset), make_recipe(dataset, index.kind), "skip", ())
+    receipts = IndexReceipts(index)
+
+    def examination(number: int) -> Examination:
+        receipt = receipts[number]
+        known = [page for page in map(page_of, receipt.samples) if 0 <= page < len(plan.source)]
+        return Examination(plan.task(number, known), receipt, 1 if settings.deep else ONE_IN)
+
+    examinations = LazyTasks(len(receipts), examination)
     found: list[list[Problem]] = [[] for _ in receipts]
     with progress_of(f"{split}: verifying", len(index.samples), show_progress) as advance:
         with closing(run_tasks(examine_shard, examinations, settings.executor, settings.workers)) as results:
@@ -68,32 +74,12 @@ def verify_split(
     return Verified(split, len(index.shards), len(index.samples), size, tuple(everything), left_out)
 
 
-def _plan(dataset: OCRDataset, split: str, out: Path, index: ShardIndex) -> Plan:
-    """A plan with the settings that the index records."""
-    members = index.samples[0].members if index.samples else {}
-    recipe = make_recipe(dataset, index.kind, "npz" in members, int("images.npy" in members))
-    return Plan(split, out.absolute(), absolute_source(dataset), recipe, "skip", ())
-
-
-def _examinations(plan: Plan, receipts: IndexReceipts, every: int) -> LazyTasks[Examination]:
-    """One a shard."""
-
-    def examination(number: int) -> Examination:
-        receipt = receipts[number]
-        known = [kept.page for kept in receipt.samples if kept.page < len(plan.source)]
-        return Examination(plan.task(number, known), receipt, every)
-
-    return LazyTasks(len(receipts), examination)
-
-
 def _index_problems(plan: Plan, index: ShardIndex) -> list[Problem]:
     found = []
     if index.stages != plan.recipe.stages:
         found.append("made by other stages: another --size, other settings, code or libraries. Convert again")
     if index.annotated != plan.source.annotated:
         found.append(f"says annotated={index.annotated}, and the source differs")
-    if index.source != source_digest(index.samples):
-        found.append("its digest of the source does not match its samples")
     name = index_path(plan.out, plan.split).name
     listed = len(index.shards)
     strays = [path.name for number, path in shard_files(plan.out, plan.split).items() if number >= listed]
@@ -107,12 +93,12 @@ def _look_for_others(
     """Pages of the source that are in no shard: those that could be, and name and reason of those that cannot."""
     is_missing = np.ones(len(plan.source), dtype=np.bool_)
     for receipt in receipts:
-        is_missing[[kept.page for kept in receipt.samples if kept.page < len(is_missing)]] = False
+        is_missing[[page for page in map(page_of, receipt.samples) if 0 <= page < len(is_missing)]] = False
     absent = np.flatnonzero(is_missing)
     tasks = LazyTasks(len(absent), lambda at: plan.task(0, [int(absent[at])]))
     missing, left_out = [], {}
     name = index_path(plan.out, plan.split).name
-    with closing(run_tasks(why_left_out, tasks, settings.executor, settings.workers, chunk=16)) as results:
+    with closing(run_tasks(_why_left_out, tasks, settings.executor, settings.workers, chunk=16)) as results:
         for number, reason in results:
             index = int(absent[number])
             filename = plan.source.names[index]
@@ -121,3 +107,7 @@ def _look_for_others(
             else:
                 missing.append(Problem(name, key_of(index), None, f"{filename} of the source is in no shard"))
     return sorted(missing), left_out | plan.source.skipped
+
+
+def _why_left_out(task: ShardTask) -> str:
+    return task.why_left_out(0)

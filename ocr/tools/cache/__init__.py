@@ -1,1 +1,0 @@
-"""`ocr cache`: list the stored caches, verify them, free space, and fill caches ahead of a training."""
