@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import struct
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 from ocr.cache.store import PREFIX_BYTES, Store, cache_root, checked, open_store, unchecked
 from ocr.pipeline.dense import codec_version
 from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
-from ocr.pipeline.signature import UNKNOWN, Signature
+from ocr.pipeline.signature import PACKED_BYTES, UNKNOWN, Signature
 from ocr.units import parse_bytes
 
 log = logging.getLogger(__name__)
@@ -26,7 +25,6 @@ FORMAT = "pages 1"
 """Of the values: another one makes other keys."""
 RECHECKED = 3
 """Hits of a run that are made again and compared: a stage can depend on something that no digest shows."""
-_SIGNATURE = struct.Struct("<qqqQ")
 MAX_LOCATIONS = 8
 
 
@@ -76,12 +74,12 @@ class Cache:
     def content_of(self, path: str, signature: Signature) -> bytes | None:
         """The digest of a file's content, if the file has the signature that it had when it was read."""
         known = self.store.get("files", _path_key(path))
-        return known[_SIGNATURE.size :] if known and known[: _SIGNATURE.size] == _SIGNATURE.pack(*signature) else None
+        return known[PACKED_BYTES:] if known and known[:PACKED_BYTES] == signature.packed else None
 
     def remember(self, path: str, signature: Signature, content: bytes) -> None:
         """Note the content of a file, unless its signature does not prove it."""
         if signature != UNKNOWN:
-            self.store.put("files", _path_key(path), _SIGNATURE.pack(*signature) + content)
+            self.store.put("files", _path_key(path), signature.packed + content)
 
     def get(self, content: bytes, annotation: bytes) -> Kept:
         """What was made of this content and annotation."""

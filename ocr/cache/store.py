@@ -80,7 +80,10 @@ class Store:
         self._max_bytes = max_bytes
         self._waiting: dict[str, dict[bytes, bytes]] = {table: {} for table in TABLES}
         self._change = threading.Condition()
-        self._has_writer = self._is_writing = self._is_flushing = False
+        self._has_writer = False
+        self._begun = self._ended = 0
+        """Batches of waiting values that the writer began, and ended, to write."""
+        self._flushes = 0
         self._env: lmdb.Environment | None = None
         self._active = 0
         """Transactions of this process."""
@@ -105,7 +108,7 @@ class Store:
     def put(self, table: str, key: bytes, value: bytes) -> None:
         """Keep a value; a thread writes it with others."""
         with self._change:
-            if self.stopped or (self._env is None and not self._is_suspended):
+            if self.stopped or self._is_closed:
                 return
             self._waiting[table][key] = value
             if table == "pages":
@@ -120,14 +123,14 @@ class Store:
                 self._stop(STUCK)
 
     def flush(self) -> None:
-        """Wait until everything is written."""
+        """Wait until everything is written that was put so far."""
         with self._change:
-            self._is_flushing = True
+            last = self._begun + any(self._waiting.values())
+            self._flushes += 1
             self._change.notify_all()
-            is_written = lambda: not self._is_writing and not any(self._waiting.values())  # noqa: E731
-            if self._has_writer and not self._change.wait_for(is_written, PATIENCE_SECONDS):
+            if not self._change.wait_for(lambda: self._ended >= last, PATIENCE_SECONDS):
                 self._stop(STUCK)
-            self._is_flushing = False
+            self._flushes -= 1
 
     def delete(self, keys: Sequence[bytes]) -> None:
         """Remove values, some at a time: others can write in between."""
@@ -228,6 +231,10 @@ class Store:
             shutil.rmtree(old, ignore_errors=True)
         return True
 
+    @property
+    def _is_closed(self) -> bool:
+        return self._env is None and not self._is_suspended
+
     def _open(self) -> None:
         try:
             self._env = self._opened(self._readonly)
@@ -321,10 +328,13 @@ class Store:
         """The writer: values in transactions of many, until nothing comes for a while."""
         while True:
             with self._change:
-                is_enough = lambda: self._is_flushing or len(self._waiting["pages"]) >= AT_ONCE  # noqa: E731
-                self._change.wait_for(is_enough, MAX_DELAY_SECONDS)
+                self._change.wait_for(
+                    lambda: self._flushes or self._is_closed or len(self._waiting["pages"]) >= AT_ONCE,
+                    MAX_DELAY_SECONDS,
+                )
                 waiting, self._waiting = self._waiting, {table: {} for table in TABLES}
-                self._is_writing = self._has_writer = any(waiting.values())
+                self._has_writer = any(waiting.values())
+                self._begun += self._has_writer
                 self._change.notify_all()
                 if not self._has_writer:
                     return
@@ -339,7 +349,7 @@ class Store:
                                 transaction.put(TABLES[table] + key, value)
             finally:
                 with self._change:
-                    self._is_writing = False
+                    self._ended = self._begun
                     self._change.notify_all()
 
     def _has_room(self, transaction: lmdb.Transaction[Any], waiting: dict[str, dict[bytes, bytes]]) -> bool:

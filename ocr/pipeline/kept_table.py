@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import xxhash
+
 from ocr.errors import OutputError
 from ocr.pipeline.fingerprint import code_digest, digest
-from ocr.pipeline.image_listing import hash_of
 from ocr.pipeline.signature import JUST_NOW_NS, Signature, file_signature
 from ocr.row_table import DamagedTableError, RowTable, open_table
 
@@ -83,7 +84,7 @@ def state_of(path: str) -> Signature | None:
         with os.scandir(folder) as entries:
             for entry in entries:
                 known = Signature.of(entry.stat())
-                count, together = count + 1, together + hash_of(f"{entry.name} {known}")
+                count, together = count + 1, together + xxhash.xxh3_64_intdigest(known.packed + os.fsencode(entry.name))
                 modified_ns, changed_ns = max(modified_ns, known.mtime_ns), max(changed_ns, known.ctime_ns)
     except OSError:
         return None

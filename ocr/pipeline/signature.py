@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from typing import NamedTuple
 
 JUST_NOW_NS = 2_000_000_000
+_PACKED = struct.Struct("<qqqQ")
+PACKED_BYTES = _PACKED.size
 
 
 class Signature(NamedTuple):
@@ -21,6 +24,11 @@ class Signature(NamedTuple):
     def of(cls, known: os.stat_result) -> Signature:
         """The signature of a file with this status."""
         return cls(known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino)
+
+    @property
+    def packed(self) -> bytes:
+        """The signature in `PACKED_BYTES`."""
+        return _PACKED.pack(*self)
 
     def settled(self) -> Signature:
         """This signature, or UNKNOWN if it does not prove a content: ask before the file is read.

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 SCANNERS = 4
 """Shards that are fetched and scanned at the same time."""
 MAX_REMEMBERED = 4096
-"""Ready samples whose JSON a process remembers, about 10 kB each: parsing it takes twice as long as unpacking a page."""
+"""Ready samples whose JSON a process remembers, about 10 kB each: parsing it takes longer than unpacking a page."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 

@@ -118,6 +118,21 @@ def test_files_that_another_process_has_open_are_neither_compacted_nor_removed(r
     assert [path.name for path in root.iterdir()] == ["store"]
 
 
+def test_a_flush_waits_for_what_was_put_before_it_and_for_nothing_that_comes_after(root):
+    store = open_store(root)
+    fresh = iter(range(1000, 10**9))
+
+    def put() -> None:
+        store.put("pages", key(number := next(fresh)), value(number, 100))
+
+    with in_threads(put):
+        for number in range(20):
+            store.put("pages", key(number), value(number))
+            store.flush()
+            assert store.get("pages", key(number)) == value(number)
+    assert not store.stopped
+
+
 def test_a_store_that_is_closed_finds_and_keeps_nothing_and_nothing_waits(root):
     store = open_store(root)
     close_store(root)

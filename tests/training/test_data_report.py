@@ -21,19 +21,18 @@ def lines_of_a_run(data, out, *overrides) -> list[str]:
 
 
 def test_hits_and_misses_are_told_at_every_epoch_end_and_for_validation_only_when_there_was_one(synthetic, tmp_path):
-    cache = f"cache.folder={tmp_path / 'cache'}"
-    lines = lines_of_a_run(synthetic, tmp_path, cache, "trainer.max_epochs=2", "trainer.check_val_every_n_epoch=2")
-    forms = [line for line in lines if "keeps" in line]
-    assert [line.split(" (")[0] for line in forms] == [
-        "train: the cache keeps of a page: page",
-        "val: the cache keeps of a page: page + maps",
+    limits = f"cache.folder={tmp_path / 'cache'}", "cache.max_bytes=20MB"
+    lines = lines_of_a_run(synthetic, tmp_path, *limits, "trainer.max_epochs=2", "trainer.check_val_every_n_epoch=2")
+    places = [line for line in lines if "are kept in" in line]
+    assert [line.split(" (")[0] for line in places] == [
+        f"{split}: pages are kept in {tmp_path / 'cache' / 'store'}" for split in ("train", "val")
     ]
-    assert forms[0].endswith("so 100% of 8 fit")
-    # At 64 pixels some text vanishes, which is told behind.
-    assert ["; ".join(line.split("; ")[:2]) for line in lines if line not in forms] == [
-        "train: 8 pages; cache 0 hits, 8 misses, 0 invalid, covers 100%",
-        "train: 8 pages; cache 8 hits, 0 misses, 0 invalid, covers 100%",
-        "val: 6 pages; cache 0 hits, 6 misses, 0 invalid, covers 100%",
+    assert all(line.endswith("of 20.0 MB, cache.max_bytes=20MB)") for line in places)
+    # At 64 pixels some text vanishes, which is reported after this.
+    assert ["; ".join(line.split("; ")[:2]) for line in lines if line not in places] == [
+        "train: 8 pages; cache 0 hits, 8 misses, 0 invalid",
+        "train: 8 pages; cache 8 hits, 0 misses, 0 invalid",
+        "val: 6 pages; cache 0 hits, 6 misses, 0 invalid",
     ]
 
 

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from benchmarks.reliability.campaign.changes import CHANGERS, DAMAGES
+from ocr.cache.store import close_store
 from ocr.errors import GlyphFeedError
 
 KINDS = ("wrong sample", "silent skip", "crash", "hang", "leak")
@@ -374,6 +375,7 @@ def run_here(work: Work, folder: Path) -> Iterator[dict[str, Any]]:
             before, began = Belongings() if is_fault else before, time.process_time()
             try:
                 cls.run(case)
+                close_store(own / "cache")
                 if is_fault:
                     before.compare(own)
                 elif (seconds := time.process_time() - began) > SLOW_INPUT_SECONDS:
@@ -384,6 +386,7 @@ def run_here(work: Work, folder: Path) -> Iterator[dict[str, Any]]:
             except Exception as error:
                 yield work.failed(number, error, case.data)
             if is_fault:
+                close_store(own / "cache")  # The next case has another one there.
                 shutil.rmtree(own, ignore_errors=True)
             yield {"counts": case.counts}
         if not is_fault:  # Looking at all that an input may leave takes longer than the input.

@@ -17,11 +17,13 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.reliability.campaign.cases import Case, FindingError
+from ocr.cache.store import close_store
 from ocr.datasets import DBTransforms, OCRDataset
-from ocr.formats.maps import pack_maps
+from ocr.formats.maps import write_maps
 from ocr.models.settings import DetectorSettings
-from ocr.pipeline.device import Normalize
+from ocr.pipeline.normalize import Normalize
 from ocr.pipeline.prefix import Letterbox
+from ocr.pipeline.targets import ON_DISK
 from ocr.tools.convert.convert import convert_split
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.settings import ConvertSettings
@@ -31,12 +33,7 @@ SIDE, MAX_PIXELS = 64, 1_000_000
 # More than one dot, folders, quotes, brackets, letters of other alphabets, the key of another page, several codecs.
 NAMES = ("b.jpg", "01.bmp", "2024/05/B.JPG", "page.1.of.2.jpeg", "04.bmp", "it's [a] bill, 50 %.png", "영수증/ü.jpg")
 NAMES += ("00000000.png", "a.jpg", "09.png", "10.jpg", "11.png")
-FORMS = ("raw", "dense")
-SHARDS: dict[str, dict[str, Any]] = {
-    "raw": {},
-    "ready": {"ready": True, "form": "raw"},
-    "dense": {"ready": True, "form": "dense"},
-}
+SHARDS: dict[str, dict[str, Any]] = {"raw": {}, "ready": {"ready": True}}
 SHARD, INDEX = "val-000000.tar", "val-index.json"
 RECEIPT = done_file(Path(SHARD)).name
 TINY = {"encoder": "test_efficientnet", "channels": 16, "head_channels": 4}
@@ -113,10 +110,10 @@ def transforms(normalize: str = "device") -> DBTransforms:
     return DBTransforms([Letterbox(SIDE), Normalize()], normalize=normalize)
 
 
-def open_pages(data: Path, cached: Path | None = None, form: str = "raw", **settings: Any) -> OCRDataset:
-    """The pages, with everything cached where a folder is given for that."""
+def open_pages(data: Path, cached: Path | None = None, **settings: Any) -> OCRDataset:
+    """The pages, cached where a folder is given for that."""
     if cached is not None:
-        settings = {"cache": "auto", "cache_folder": cached, "cache_form": form} | settings
+        settings = {"cache": "auto", "cache_folder": cached} | settings
     stages = transforms(settings.pop("normalize", "host"))
     return OCRDataset(data / "images" / "val", data / "jsons" / "val.json", stages, **settings)
 
@@ -147,27 +144,29 @@ def pages_only(folder: Path) -> Prepared:
     return Prepared(pages, {}, items(open_pages(pages)))
 
 
-def with_caches(folder: Path) -> Prepared:
-    pages = write_pages(folder / "pages", 6)
-    for form in FORMS:
-        open_pages(pages, folder / form, form).fill_cache(threads=1)
-    return Prepared(pages, {form: folder / form for form in FORMS}, items(open_pages(pages)))
+def with_cache(folder: Path) -> Prepared:
+    pages, cache = write_pages(folder / "pages", 6), folder / "cache"
+    open_pages(pages, cache).fill_cache(threads=1)
+    close_store(cache)
+    return Prepared(pages, {"cache": cache}, items(open_pages(pages)))
 
 
 def read_cache(case: Case, dataset: OCRDataset, expected: list[Any] | None = None, is_full: bool = False) -> None:
-    """An epoch of a cached dataset: every sample is right, and counted."""
+    """An epoch of a cached dataset: every sample is right, and counted; then the store is closed."""
     expected = case.prepared.expected if expected is None else expected
     case.compare(items(dataset), expected)
     hits, misses, invalid = outcomes(dataset)
     if hits + misses + invalid != len(expected) or (is_full and hits != len(expected)):
         raise FindingError("silent skip", f"{hits} hits, {misses} misses, {invalid} invalid of {len(expected)}")
     case.counts["counted"] += misses + invalid
+    assert dataset.cache is not None
+    close_store(dataset.cache.root)
 
 
-def read_twice(case: Case, pages: Path, cached: Path, form: str = "raw", expected: list[Any] | None = None) -> None:
-    """The first run repairs what it finds, the second one finds everything."""
+def read_twice(case: Case, pages: Path, cached: Path, expected: list[Any] | None = None) -> None:
+    """The first run makes what it does not find, the second one finds everything."""
     for is_full in (False, True):
-        read_cache(case, open_pages(pages, cached, form), expected, is_full)
+        read_cache(case, open_pages(pages, cached), expected, is_full)
 
 
 def convert(pages: Path, out: Path, workers: int = 1, **settings: Any) -> Path:
@@ -192,28 +191,18 @@ def shard_bytes(kind: str) -> dict[str, bytes]:
         index = read_index(out / INDEX)
         assert index is not None
         # A conversion that is not finished has a receipt of each shard in place of the index.
-        write_done(out / SHARD, IndexReceipts(index, NAMES[:2])[0])
+        write_done(out / SHARD, IndexReceipts(index)[0])
         return files_of(out)
-
-
-@cache
-def cache_bytes(form: str) -> dict[str, bytes]:
-    """The files of a cache of four pages."""
-    with tempfile.TemporaryDirectory() as folder:
-        pages = write_pages(Path(folder) / "pages", 4)
-        open_pages(pages, Path(folder) / "cache", form, normalize="device").fill_cache(threads=1)
-        (store,) = (path for path in (Path(folder) / "cache").iterdir() if not path.name.startswith("."))
-        return files_of(store)
 
 
 @cache
 def map_bytes(compress: bool) -> bytes:
     """A file of stored maps."""
-    maps = [np.zeros((24, 32), kind) for kind in (np.float32, np.float32, np.bool_, np.bool_)]
-    maps[0][4:9, 3:20] = 1
-    stream = io.BytesIO()
-    pack_maps(stream, tuple(maps), "a fingerprint", compress)
-    return stream.getvalue()
+    maps = {name: np.zeros((24, 32), dtype) for name, dtype in ON_DISK.items()}
+    maps[next(iter(maps))][4:9, 3:20] = 1
+    with tempfile.TemporaryDirectory() as folder:
+        write_maps(Path(folder) / "a.npz", maps, "a fingerprint", compress)
+        return (Path(folder) / "a.npz").read_bytes()
 
 
 def encoded(format: str, *pages: np.ndarray, mode: str = "RGB", **options: Any) -> bytes:

@@ -9,7 +9,6 @@ import struct
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -21,7 +20,6 @@ import xxhash
 
 from benchmarks.reliability.campaign.cases import CLASSES, FindingError, Parser
 from benchmarks.reliability.campaign.pages import (
-    FORMS,
     INDEX,
     MAX_PIXELS,
     RECEIPT,
@@ -29,7 +27,6 @@ from benchmarks.reliability.campaign.pages import (
     SHARD,
     SHARDS,
     TINY,
-    cache_bytes,
     encoded,
     images,
     map_bytes,
@@ -38,9 +35,6 @@ from benchmarks.reliability.campaign.pages import (
 )
 from ocr.advisor.report.result_file import read_result
 from ocr.advisor.report.run_folder import read_run
-from ocr.cache.row_format import ROW_BYTES, Row
-from ocr.cache.store import Store
-from ocr.cache.store_folder import DamagedStoreError, _about_digest
 from ocr.deploy.detector import Detector
 from ocr.deploy.inputs import pages_of
 from ocr.deploy.model_file import ModelInfo
@@ -51,7 +45,7 @@ from ocr.deploy.runtimes.tensorrt_runtime import pack, unpack
 from ocr.errors import DataError
 from ocr.formats import read_annotations
 from ocr.formats.annotation import Page
-from ocr.formats.maps import NAMES, read_fingerprint, read_maps
+from ocr.formats.maps import read_fingerprint, read_maps
 from ocr.formats.native import looks_native, stream_native
 from ocr.formats.validate import to_polygons
 from ocr.models.load import read_detector, save_detector
@@ -63,12 +57,11 @@ from ocr.pipeline.image_header import check_pixel_count, size_in_header
 from ocr.pipeline.kept_table import KeptTable
 from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.signature import Signature
+from ocr.pipeline.targets import ON_DISK
 from ocr.row_table import MAGIC, RowTableWriter
-from ocr.shards.index import end_tar, write_member
-from ocr.shards.open import open_shards, scan_shards
-from ocr.shards.source import ShardSource
+from ocr.shards.source import ShardSource, open_shards
 from ocr.shards.storage import Storage
+from ocr.shards.writer import TarWriter
 from ocr.tools.convert.shard_receipt import ShardReceipt
 
 TOKENS: dict[str, tuple[bytes, ...]] = {
@@ -136,11 +129,10 @@ def read_all(source: ShardSource) -> None:
     """Ask everything about every sample that a dataset asks."""
     for index in range(len(source)):
         page = source.read(index)
-        source.entry(index), source.signature(index), source.annotation_digest(index)
+        source.state(index), source.size(index, MAX_PIXELS)
         must(bool(np.isfinite(page.polygons.vertices).all()), "polygons that are not finite")
-        if page.dense is not None:
-            check_pixel_count(page.dense.size, page.path, MAX_PIXELS)
-        if source.is_ready:
+        if page.lazy is not None:
+            check_pixel_count(page.lazy.size, page.path, MAX_PIXELS)
             page.unpacked()
 
 
@@ -152,7 +144,7 @@ def parse_index(kind: str, path: Path) -> None:
 
 
 def parse_tar(path: Path) -> None:
-    read_all(scan_shards([str(path)], Storage(path.with_name("kept"))))
+    read_all(open_shards([str(path)], Storage(path.with_name("kept"))))
 
 
 @cache
@@ -161,8 +153,8 @@ def members(kind: str) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(shard_bytes(kind)[SHARD])) as tar:
         first = [one for one in tar if one.name.startswith("00000000.")]
         found = {one.name.partition(".")[2]: tar.extractfile(one).read() for one in first}  # type: ignore[union-attr]
-    # What the digest of the arrays refuses does not reach the readers.
-    return found | {"json": re.sub(rb'"arrays": ?"[0-9a-f]*"', b'"arrays":""', found["json"])}
+    # What the digest of a page rejects does not reach the readers.
+    return found | {"json": re.sub(rb'"digest": ?"[0-9a-f]*"', b'"digest":""', found["json"])}
 
 
 def member(kind: str, name: str) -> list[bytes]:
@@ -175,21 +167,24 @@ def shard_files(name: str, kinds: Iterable[str] = SHARDS) -> list[bytes]:
 
 def parse_member(kind: str, extension: str, path: Path) -> None:
     """A shard without an index, one of whose members is damaged."""
-    stream = io.BytesIO()
-    for name, data in members(kind).items():
-        write_member(stream, f"00000000.{name}", path.read_bytes() if name == extension else data)
-    end_tar(stream)
-    path.with_name(SHARD).write_bytes(stream.getvalue())
+    damaged = members(kind) | {extension: path.read_bytes()}
+    path.with_name(SHARD).write_bytes(tar_of(damaged))
     parse_tar(path.with_name(SHARD))
 
 
-def tar_examples() -> list[bytes]:
+def tar_of(*samples: dict[str, bytes]) -> bytes:
+    """A shard of samples: bytes by extension."""
     stream = io.BytesIO()
-    for number in range(2):
-        write_member(stream, f"{number:08d}.jpg", encoded("JPEG"))
-        write_member(stream, f"{number:08d}.json", b'{"polygons": [[[1, 2], [9, 2], [9, 8]]]}')
-    end_tar(stream)
-    return [stream.getvalue(), *shard_files(SHARD)]
+    tar = TarWriter(stream)
+    for number, sample in enumerate(samples):
+        tar.add(f"{number:08d}", sample)
+    tar.end()
+    return stream.getvalue()
+
+
+def tar_examples() -> list[bytes]:
+    page = {"jpg": encoded("JPEG"), "json": b'{"polygons": [[[1, 2], [9, 2], [9, 8]]]}'}
+    return [tar_of(page, page), *shard_files(SHARD)]
 
 
 def parse_receipt(path: Path) -> bool:
@@ -197,58 +192,7 @@ def parse_receipt(path: Path) -> bool:
     return receipt is not None and bool(receipt.to_json())
 
 
-# -- the cache: checksums are made right again, so that the damage reaches the readers after them
-
-
-def cache_files(name: str, forms: Iterable[str]) -> list[bytes]:
-    return [cache_bytes(form)[name] for form in forms]
-
-
-def cache_rows(form: str) -> list[bytes]:
-    return [cache_bytes(form)["rows"][ROW_BYTES:]]
-
-
-def use_store(form: str, name: str, data: bytes, place: Path) -> bool:
-    """Read every sample that has a row, as far as the row can be right."""
-    place.mkdir(exist_ok=True)
-    for each, content in (cache_bytes(form) | {name: data}).items():
-        (place / each).write_bytes(content)
-    try:
-        store = Store(place)
-    except DamagedStoreError:
-        return False
-    try:
-        for index in store.ready().tolist()[:8]:
-            row = store.row(index)
-            record = None if row is None else store.read(index, row)
-            if row is not None and record is not None:
-                record.checksum()
-                store.ranges(index, row)
-        return bool(len(store.ready()))
-    finally:
-        store.close()
-
-
-def parse_about(path: Path) -> bool:
-    data = path.read_bytes()
-    try:
-        about: Any = json.loads(data)
-        about.pop("digest", None)
-        data = json.dumps(about | {"digest": _about_digest(about)}).encode()
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        pass
-    return use_store("raw", "about.json", data, path.with_name("store"))
-
-
-def parse_rows(form: str, path: Path) -> bool:
-    rows, data = bytearray(cache_bytes(form)["rows"]), path.read_bytes()
-    length = len(Row(1, 1, 0, 0, -1, bytes(16), bytes(16), 1, Signature(0, 0, 0, 0)).pack())
-    for start in range(0, min(len(data), 4 * ROW_BYTES), ROW_BYTES):
-        # A packed row is shorter than its room, and ends with its checksum.
-        row = data[start : start + ROW_BYTES].ljust(ROW_BYTES, b"\0")
-        row = row[: length - 4] + struct.pack("<I", zlib.crc32(row[: length - 4])) + row[length:]
-        rows[start + ROW_BYTES : start + 2 * ROW_BYTES] = row
-    return use_store(form, "rows", bytes(rows), path.with_name("store"))
+# -- what is kept between runs
 
 
 def parse_dense(path: Path) -> None:
@@ -300,9 +244,9 @@ def parse_table(path: Path) -> bool:
 
 def parse_maps(path: Path) -> None:
     read_fingerprint(path)
-    _, found = read_maps(path, size=(32, 24))
-    read_maps(path)
-    must(found is not None and len(found) == len(NAMES) and all(one.shape == (24, 32) for one in found), f"{found}")
+    _, found = read_maps(path, ON_DISK, size=(32, 24))
+    read_maps(path, ON_DISK)
+    must(found is not None and all(found[name].shape == (24, 32) for name in ON_DISK), f"{found}")
 
 
 def parse_map(name: str, path: Path) -> None:
@@ -427,9 +371,7 @@ add("annotation-stream", "native annotation, page by page", "a.json", _native, p
 for _kind in SHARDS:
     _calls = partial(shard_files, INDEX, [_kind]), partial(parse_index, _kind)
     add(f"shard-index-{_kind}", f"index of {_kind} shards", INDEX, *_calls, kind="json", named="FOLDER")
-    for _name in {"raw": ["json"], "ready": ["json", "image.npy", "thresh_map.npy"], "dense": ["json", "image.npy"]}[
-        _kind
-    ]:
+    for _name in {"raw": ["json"], "ready": ["json", "image.npy"]}[_kind]:
         _is_json = _name == "json"
         _about = f"JSON in {_kind} shards" if _is_json else f"arrays in {_kind} shards, {_name}"
         _more = {"kind": "json"} if _is_json else {"tokens": TOKENS["npy"]}
@@ -438,11 +380,6 @@ for _kind in SHARDS:
 add("shard-tar", "tar files without an index", SHARD, tar_examples, parse_tar, share=30)
 add("shard-receipt", "receipts of a conversion", RECEIPT, partial(shard_files, RECEIPT), parse_receipt, kind="json")
 
-_examples = partial(cache_files, "about.json", FORMS)
-add("cache-about", "description of a cache", "about.json", _examples, parse_about, kind="json")
-for _form in FORMS:
-    _calls = partial(cache_rows, _form), partial(parse_rows, _form)
-    add(f"cache-rows-{_form}", f"rows of a {_form} cache", "rows", *_calls, share=25)
 add("cache-dense-page", "dense pages", "page", dense_examples, parse_dense, share=30, named=None)
 add("cache-page-list", "tables of rows", "rows", table_example, parse_table, share=25)
 

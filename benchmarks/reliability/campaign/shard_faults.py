@@ -36,13 +36,12 @@ from ocr.errors import GlyphFeedError, OutputError
 from ocr.shards import storage
 from ocr.tools.preprocess import preprocess_maps
 
-FORMS = SHARDS | {"batches": {"ready_batches": 2}}
 NEEDS, BUCKET = ("boto3", "s3fs", "moto"), "campaign"
 
 
 def with_shards(folder: Path, count: int = 5) -> Prepared:
     pages = write_pages(folder / "pages", count)
-    made = {kind: convert(pages, folder / kind, **settings) for kind, settings in FORMS.items()}
+    made = {kind: convert(pages, folder / kind, **settings) for kind, settings in SHARDS.items()}
     return Prepared(pages, made, items(open_pages(pages, normalize="device")))
 
 
@@ -66,7 +65,7 @@ def read_shards(case: Case, shards: Path, on_bad_sample: str, vanish_at: int = -
 
 @damages("shard", "a shard or its index", 60, with_shards)
 def damaged(case: Case, name: str) -> None:
-    shards = Path(shutil.copytree(case.prepared.made[case.rng.choice([*FORMS])], case.folder / "shards"))
+    shards = Path(shutil.copytree(case.prepared.made[case.rng.choice([*SHARDS])], case.folder / "shards"))
     damage(case.rng.choice(sorted(shards.iterdir())), case.rng, name)
     read_shards(case, shards, case.rng.choice(("raise", "skip")))
 
