@@ -27,7 +27,7 @@ from benchmarks.harness import Data, Figure, Place, Result, Row, benchmark
 from benchmarks.loaders import split_paths
 from benchmarks.pictures import picture
 from ocr import Detector
-from ocr.advisor.report.run_folder import read_run
+from ocr.report.runs import read_run
 from ocr.atomic import replacing
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.datasets.build import make

@@ -1,6 +1,6 @@
-"""Know, don't guess: what the pipeline costs on this machine, what would help, and whether it did.
+"""Know, don't guess: what an epoch takes on this machine, and what would help. What can be run is run, not computed.
 
-Imports go one way: any_loader, commands, live -> report -> remedies -> measure -> catalogue, model.
+Imports go one way: advise, any_loader -> remedies -> advice -> measure.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from rejection import rejects
 from rich.console import Console
 
-from ocr.advisor.report.run_folder import read_run
+from ocr.report.runs import read_run
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, DataError
 from ocr.jobs.train import build_module, build_trainer, train

@@ -37,7 +37,7 @@ from benchmarks.reliability.campaign.pages import (
     shard_bytes,
 )
 from ocr.advisor.report.result_file import read_result
-from ocr.advisor.report.run_folder import read_run
+from ocr.report.runs import read_run
 from ocr.cache.row_format import ROW_BYTES, Row
 from ocr.cache.store import Store
 from ocr.cache.store_folder import DamagedStoreError, _about_digest
