@@ -1,4 +1,4 @@
-# Epochs of the data path in one configuration after the other: python scripts/benchmark_validation.py --list
+# Validation epochs, one configuration after the other: python scripts/benchmark_validation.py dataset_base_path=DIR
 import sys
 from pathlib import Path
 
@@ -6,4 +6,4 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ocr.cli import main
 
 if __name__ == "__main__":
-    main("bench")
+    main("advise", "split=val", "step_ms=0", "all_rows=true")

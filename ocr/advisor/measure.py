@@ -160,7 +160,7 @@ class Timing:
 
 def run_pass(loader: Iterable[Any], step: Step | None, batches: int, most: int, max_seconds: float) -> Pass:
     """Run at most so many batches, or seconds, of an epoch that has `batches`."""
-    workers = max(1, getattr(loader, "num_workers", None) or 0)
+    workers: int = max(1, getattr(loader, "num_workers", 0))
     arrivals: list[float] = []
     waited, pages, pixels = 0.0, 0, 0.0
     began = asked = time.perf_counter()
@@ -236,14 +236,25 @@ class Trial:
         return run_pass(self.loader, step, self.timing.batches, most, seconds)
 
 
-def run_trials(trials: dict[str, Trial], show: Callable[[str], object], rounds: int = 2) -> None:
-    """Warm up each trial, then all of them in turns: what changes on the machine meanwhile hits each of them."""
+def run_trials(
+    trials: dict[str, Trial],
+    show: Callable[[str], object],
+    rounds: int = 2,
+    *,
+    repeats: int = REPEATS,
+    until: float = float("inf"),
+) -> None:
+    """Warm up each trial, then all of them in turns: what changes on the machine meanwhile hits each of them.
+
+    After the moment `until` nothing is started any more.
+    """
     for name, trial in trials.items():
-        show(name)
-        trial.warm_up()
-    for turn in range(rounds + REPEATS):
+        if time.perf_counter() < until:
+            show(name)
+            trial.warm_up()
+    for turn in range(rounds + repeats):
         for name, trial in trials.items():
-            if turn < rounds or trial.timing.is_noisy:
+            if time.perf_counter() < until and (turn < rounds or trial.timing.is_noisy):
                 show(name)
                 trial.run_round()
 
