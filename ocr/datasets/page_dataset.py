@@ -35,6 +35,7 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.sampling import run_in_one_pass
 from ocr.pipeline.source import Source
 from ocr.pipeline.stage import Sizes
+from ocr.pipeline.timing import timed
 from ocr.pipeline.targets import StoredTargets, Targets
 
 log = logging.getLogger(__name__)
@@ -180,7 +181,8 @@ class PageDataset(Dataset[Item | None]):
 
     def _write(self, index: int, slot_for: Callable[[Sample], Slot], epoch: int | None) -> Item:
         sample = self._augmented(index, epoch)
-        sample = slot_for(sample).write(sample, self.transform.host_normalization, self.draw_maps)
+        with timed("pixels"):
+            sample = slot_for(sample).write(sample, self.transform.host_normalization, self.draw_maps)
         self.ledger.record(sample)
         return listed(sample)
 
@@ -238,6 +240,10 @@ class PageDataset(Dataset[Item | None]):
         return run_in_one_pass(self.transform.random, page, rng)
 
     def at_cut(self, index: int) -> Sample:
+        with timed("cache"):
+            return self._at_cut(index)
+
+    def _at_cut(self, index: int) -> Sample:
         """One page at the cut: from the cache, or made now."""
         if self.cache is None:
             return self.page(index)

@@ -18,6 +18,7 @@ from ocr.pipeline.device import Normalize
 from ocr.pipeline.padding import Padding, fill_around, rounded_up
 from ocr.pipeline.sample import Maps, Sample
 from ocr.pipeline.targets import StoredTargets, Targets
+from ocr.pipeline.timing import timed
 
 Item = dict[str, Any]
 Batch = dict[str, Any]
@@ -65,7 +66,8 @@ class Slot(NamedTuple):
                 packed.write(out, normalize)
         elif sample.image.size:
             inner.write_page(sample.image, normalize)
-        return sample if draw_maps is None else inner.write_maps(sample, draw_maps)
+        with timed("targets"):
+            return sample if draw_maps is None else inner.write_maps(sample, draw_maps)
 
     def inside(self, width: int, height: int) -> Slot:
         """The part of the slot that a page takes, what is around it filled."""

@@ -9,6 +9,7 @@ from ocr.pipeline.decode import Decode
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 from ocr.pipeline.targets import StoredTargets, Targets
+from ocr.pipeline.timing import timed
 
 if TYPE_CHECKING:  # Ray workers do without torch.
     from ocr.pipeline.device import Normalize
@@ -24,7 +25,9 @@ class FixedPart:
     normalization: Normalize | None = None
 
     def __call__(self, raw: Sample) -> Sample:
-        page = self._run(self.decode(raw))
+        with timed("decode"):
+            page = self.decode(raw)
+        page = self._run(page)
         if self.draw_maps is not None:
             page = self.draw_maps(page)
         if self.normalization is not None:
@@ -44,5 +47,6 @@ class FixedPart:
 
     def _run(self, page: Sample) -> Sample:
         for stage in self.stages:
-            page = stage(page)
+            with timed(type(stage).__name__):
+                page = stage(page)
         return page

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ocr.checks import SHARE, Range, check_numbers
 from ocr.errors import ConfigError
 from ocr.pipeline.sample import PageView, Sample
+from ocr.pipeline.timing import timed
 
 Sizes = NDArray[np.int64]
 """(N, 2): width and height of pages."""
@@ -97,5 +98,6 @@ Stage = FixedStage | RandomStage
 def run(stages: Sequence[Stage], sample: Sample, rng: np.random.Generator) -> Sample:
     """Pass a sample through stages of both kinds."""
     for stage in stages:
-        sample = stage(sample) if isinstance(stage, FixedStage) else stage(sample, rng)
+        with timed(type(stage).__name__):
+            sample = stage(sample) if isinstance(stage, FixedStage) else stage(sample, rng)
     return sample
