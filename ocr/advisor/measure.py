@@ -160,7 +160,8 @@ class Timing:
 
 def run_pass(loader: Iterable[Any], step: Step | None, batches: int, most: int, max_seconds: float) -> Pass:
     """Run at most so many batches, or seconds, of an epoch that has `batches`."""
-    workers: int = max(1, getattr(loader, "num_workers", 0))
+    of_loader: Any = loader
+    workers = max(1, getattr(of_loader, "num_workers", 0))
     arrivals: list[float] = []
     waited, pages, pixels = 0.0, 0, 0.0
     began = asked = time.perf_counter()
