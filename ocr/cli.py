@@ -265,7 +265,7 @@ def advise(context: typer.Context) -> None:
     Takes the KEY=VALUE of `ocr train`, and step_ms=N (else the model is measured), split=val, stages=true,
     verify=true, apply=true (for data=tuned), compile=true, all_rows=true, html=FILE, json=FILE.
     """
-    _become("advise", context.args, package="ocr.advisor")
+    _become("job", context.args, package="ocr.advisor")
 
 
 app.command(rich_help_panel=SPEED, epilog=_examples(*REPORT_EXAMPLES))(report)

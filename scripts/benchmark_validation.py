@@ -3,7 +3,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ocr.cli import main
+from ocr.advisor.job import main, run
 
 if __name__ == "__main__":
-    main("advise", "split=val", "step_ms=0", "all_rows=true")
+    main(run, "split=val", "step_ms=0", "all_rows=true")

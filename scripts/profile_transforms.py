@@ -3,7 +3,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ocr.advisor.advise import main, show_stages
+from ocr.advisor.job import main, show_stages
 
 if __name__ == "__main__":
     main(show_stages)

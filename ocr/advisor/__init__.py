@@ -1,6 +1,6 @@
 """Know, don't guess: what an epoch takes on this machine, and what would help. What can be run is run, not computed.
 
-Imports go one way: advise, any_loader -> remedies -> advice -> measure.
+Imports go one way: job, any_loader -> remedies -> advice -> measure. (A module `advise` would hide the function.)
 """
 
 from typing import TYPE_CHECKING, Any

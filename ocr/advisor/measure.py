@@ -160,8 +160,8 @@ class Timing:
 
 def run_pass(loader: Iterable[Any], step: Step | None, batches: int, most: int, max_seconds: float) -> Pass:
     """Run at most so many batches, or seconds, of an epoch that has `batches`."""
-    of_loader: Any = loader
-    workers = max(1, getattr(of_loader, "num_workers", 0))
+    workers: Any = getattr(loader, "num_workers", None)
+    workers = max(1, workers or 0)
     arrivals: list[float] = []
     waited, pages, pixels = 0.0, 0, 0.0
     began = asked = time.perf_counter()
@@ -203,7 +203,7 @@ def _pages_and_pixels(batch: Any) -> tuple[int, float]:
         batch = images if images is not None else next(iter(batch.values()), None)
     elif isinstance(batch, list | tuple) and batch and hasattr(batch[0], "__len__") and not isinstance(batch[0], str):
         batch = batch[0]
-    pages = len(batch) if hasattr(batch, "__len__") and getattr(batch, "ndim", 1) else 1
+    pages = len(batch) if hasattr(batch, "__len__") and getattr(batch, "ndim", True) else 1
     shape: tuple[int, ...] = tuple(getattr(batch, "shape", None) or ())
     return pages, float(pages * shape[-1] * shape[-2]) if len(shape) >= 3 else float(pages)
 
@@ -242,7 +242,7 @@ def run_trials(
     show: Callable[[str], object],
     rounds: int = 2,
     *,
-    repeats: int = REPEATS,
+    repeats: int | None = None,
     until: float = float("inf"),
 ) -> None:
     """Warm up each trial, then all of them in turns: what changes on the machine meanwhile hits each of them.
@@ -253,7 +253,7 @@ def run_trials(
         if time.perf_counter() < until:
             show(name)
             trial.warm_up()
-    for turn in range(rounds + repeats):
+    for turn in range(rounds + (REPEATS if repeats is None else repeats)):
         for name, trial in trials.items():
             if time.perf_counter() < until and (turn < rounds or trial.timing.is_noisy):
                 show(name)

@@ -36,7 +36,9 @@ def apply_changes(
             return path, f"{group}=tuned"
         path.unlink()
     raise ConfigError(
-        f"apply=true: the command line sets {' '.join(overrides)} itself. Change it there", setting="apply", value=True
+        f"apply=true: {' '.join(overrides)} would have no effect in a config. Set it on the command line",
+        setting="apply",
+        value=True,
     )
 
 

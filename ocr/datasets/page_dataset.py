@@ -35,8 +35,8 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.sampling import run_in_one_pass
 from ocr.pipeline.source import Source
 from ocr.pipeline.stage import Sizes
-from ocr.pipeline.timing import timed
 from ocr.pipeline.targets import StoredTargets, Targets
+from ocr.pipeline.timing import timed
 
 log = logging.getLogger(__name__)
 

@@ -103,7 +103,8 @@ class LineChart:
         high = high if high > low else low + (abs(low) or 1.0)
         step = tick_step(high - low, 4)
         low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
-        start, end = min(0.0, *xs), max(*xs, min(xs) + 1e-9, 1e-9)
+        start: float = min(0.0, *xs)
+        end: float = max(*xs, start + 1e-9)
         scale = 100 if self.is_share else 1
         labels = [
             (tick, f"{in_tick(scale * tick, scale * step)}{' %' * self.is_share}") for tick in ticks(low, high, step)

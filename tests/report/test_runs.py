@@ -6,8 +6,8 @@ import pytest
 from rejection import rejects
 from sample_runs import HARDEST, metrics, write_metrics, write_run
 
-from ocr.report.runs import read_run
 from ocr.errors import DataError
+from ocr.report.runs import read_run
 
 
 def test_a_run_is_read_with_its_curves_settings_pages_and_checkpoints(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""After an epoch in which the model waited for data: one line about why, and which command finds out what would help."""
+"""After an epoch in which the model waited for data: one line about why, and the command that finds out more."""
 
 from __future__ import annotations
 

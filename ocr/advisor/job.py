@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra import compose
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -39,6 +40,7 @@ from ocr.datasets.build import build_dataset
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, GlyphFeedError
 from ocr.geometry.kernels.warm_up import warm_up
+from ocr.jobs.compose import compose_training
 from ocr.jobs.run import run_job
 from ocr.jobs.threads import share_cores
 from ocr.loader.loader import Loader
@@ -46,6 +48,8 @@ from ocr.pipeline.timing import stage_times
 from ocr.system import has_ended, usable_cores
 
 SPLITS = ("train", "val", "test")
+OWN_SETTINGS = ("split", "step_ms", "stages", "all_rows", "compile", "verify", "apply", "html", "json")
+"""Those that `ocr train` does not have."""
 FLAGS = ("stages", "all_rows", "compile", "verify", "apply")
 LONG_STEP = 0.25
 """Seconds; a longer step is not run with every change of the loader."""
@@ -392,15 +396,26 @@ def _apply(advice: Advice, console: Console, command: str) -> None:
         told = "nothing to apply: no change makes an epoch faster"
     else:
         running = HydraConfig.get()
-        typed = [word for word in running.overrides.task if word.partition("=")[0] != "apply"]
+        changed = {override.partition("=")[0] for override in best.change.overrides}
+        replaced = {
+            word.partition("=")[0]: word for word in running.overrides.task if word.partition("=")[0] in changed
+        }
 
         def composed(more: list[str]) -> DictConfig:
-            groups = {word.partition("=")[0] for word in more}
-            return compose(running.job.config_name, [w for w in typed if w.partition("=")[0] not in groups] + more)
+            # As `ocr train` would, which finds what was written just now.
+            left_out = {*OWN_SETTINGS, *replaced, *(word.partition("=")[0] for word in more)}
+            typed = [word for word in running.overrides.task if word.partition("=")[0] not in left_out]
+            of_job = GlobalHydra.instance().hydra
+            GlobalHydra.instance().clear()
+            try:
+                return compose_training([*typed, *more])
+            finally:
+                GlobalHydra.instance().initialize(of_job)  # type: ignore[arg-type]
 
         choices = {name: running.runtime.choices.get(name) for name in ("data", "experiment")}
         path, use = apply_changes(best.change.overrides, choices, composed, command)
         told = f"{best.change.name} is written to {path.resolve()}: use it with {use}"
+        told += f", and without {' '.join(replaced.values())}" if replaced else ""
     console.print(told, highlight=False, soft_wrap=True, markup=False)
 
 
@@ -450,8 +465,9 @@ def show_stages(config: DictConfig, console: Console) -> None:
     console.print(Advice("", 0, 0, timing, 1.0, 0.0, None, None, stages=stages).stage_table())
 
 
-def main(job: Callable[[DictConfig, Console], object] = run) -> None:
-    """`ocr advise`."""
+def main(job: Callable[[DictConfig, Console], object] = run, *overrides: str) -> None:
+    """`ocr advise`, or another job with its settings; these overrides come before those of the command line."""
+    sys.argv[1:1] = overrides
     # Before torch computes: its threads would spin while they wait, on the cores of the loader's workers.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     run_job("advise", lambda config, console: (job(config, console), 0)[1])
