@@ -153,12 +153,12 @@ def bad_configurations() -> dict[str, tuple[tuple[str, ...], float | None, str]]
     }
 
 
-@benchmark("causes", table="results#causes", threads=None, pages=(), rounds=1)
-def causes(data: Data) -> Iterator[Row]:
-    """Ten deliberately bad configurations, and the cause that the verdict names; `--set causes.only=one thread`."""
+@benchmark("bad-settings", table="results#bad-settings", threads=None, pages=(), rounds=1)
+def bad_settings(data: Data) -> Iterator[Row]:
+    """Ten deliberately bad configurations, and the cause that the verdict names; `--set bad-settings.only=one thread`."""
     pages = data.work_folder / "pages"
     synthesize(pages, train=64, val=1, seed=0, megapixels=(4.0, 8.0), show_progress=False)
-    chosen = data.setting("causes.only", "").split(",")
+    chosen = data.setting("bad-settings.only", "").split(",")
     for name, (overrides, step_ms, expected) in bad_configurations().items():
         if not any(word in name for word in chosen):
             continue

@@ -118,7 +118,8 @@ class Advisor:
     def measure_stages(self) -> dict[str, float]:
         """Seconds per page of each stage of the path, in this thread."""
         self.show("the stages of the path")
-        trial = Trial(self.loader([f"dataloaders.{self.split}_dataloader.num_workers=0"]), None, STAGE_SECONDS)
+        loader = f"dataloaders.{self.split}_dataloader"
+        trial = Trial(self.loader([f"{loader}.num_workers=0", f"{loader}.drop_last=false"]), None, STAGE_SECONDS)
         trial.warm_up()
         with stage_times() as times:
             trial.run_round()
