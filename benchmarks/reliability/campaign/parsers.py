@@ -36,8 +36,6 @@ from benchmarks.reliability.campaign.pages import (
     noise,
     shard_bytes,
 )
-from ocr.advisor.report.result_file import read_result
-from ocr.advisor.report.run_folder import read_run
 from ocr.cache.row_format import ROW_BYTES, Row
 from ocr.cache.store import Store
 from ocr.cache.store_folder import DamagedStoreError, _about_digest
@@ -64,6 +62,7 @@ from ocr.pipeline.kept_table import KeptTable
 from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.signature import Signature
+from ocr.report.runs import read_run
 from ocr.row_table import MAGIC, RowTableWriter
 from ocr.shards.index import end_tar, write_member
 from ocr.shards.open import open_shards, scan_shards
@@ -403,7 +402,6 @@ def parse_log(path: Path) -> None:
 
 # -- the table
 
-RESULT = json.dumps({"kind": "profile", "machine": {"cores": 2}, "data": {"pages": 4}, "stages": []}).encode()
 Examples = Callable[[], Sequence[bytes]]
 
 
@@ -471,7 +469,6 @@ add(
     share=15,
 )
 
-add("result-file", "results for `ocr report`", "a.json", lambda: [RESULT], read_result, kind="json", share=12)
 for _name in RUN:
     _more = {"kind": "json" if _name.endswith("json") else "text", "share": 8, "named": "run"}
     _calls = lambda name=_name: [RUN[name]], partial(parse_run, _name)
