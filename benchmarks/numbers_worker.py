@@ -46,6 +46,7 @@ class Checkout:
         self.data, self.folder, self.settings = Path(data), Path(cache), settings or {}
         self.buffers: dict[str, torch.Tensor] = {}
         self.loaders: dict[str, Any] = {}
+        self.bytes = 0.0
         # Kernels are loaded, and the memory of a batch is there, before any clock.
         self.epoch(self.once("uncached", lambda: self.loader(self.pages("val"))))
 
@@ -53,12 +54,18 @@ class Checkout:
         return self.epoch(self.loaders["uncached"])
 
     def filling(self) -> float:
-        folder = tempfile.mkdtemp(dir=self.folder.parent)
+        folder = Path(tempfile.mkdtemp(dir=self.folder.parent))
         try:
             loader = self.loader(self.pages("val", folder))
-            return self.epoch(loader)
+            seconds = self.epoch(loader)
+            self.bytes = sum(file.stat().st_blocks * 512 for file in folder.rglob("*")) / len(loader.dataset)
+            return seconds
         finally:
             shutil.rmtree(folder)
+
+    def kept(self) -> float:
+        """Bytes of a page on the disk, of the cache that was filled last."""
+        return self.bytes
 
     def warm(self) -> float:
         loader = self.once("warm", lambda: self.filled(self.loader(self.pages("val", self.folder))))
@@ -73,16 +80,6 @@ class Checkout:
         start = time.perf_counter()
         self.epoch(self.loader(self.pages("train", self.folder)))
         return time.perf_counter() - start
-
-    def kept(self) -> float:
-        """Bytes of a page on the disk."""
-        folder = tempfile.mkdtemp(dir=self.folder.parent)
-        try:
-            dataset = self.pages("val", folder)
-            self.epoch(self.loader(dataset))
-            return sum(file.stat().st_blocks * 512 for file in Path(folder).rglob("*")) / len(dataset)
-        finally:
-            shutil.rmtree(folder)
 
     def alone(self) -> float:
         """A page without a cache, in one thread."""

@@ -11,17 +11,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ocr import __version__
-from ocr.advisor.commands.advise import EXAMPLES as ADVISE_EXAMPLES
-from ocr.advisor.commands.advise import advise
-from ocr.advisor.commands.bench import EXAMPLES as BENCH_EXAMPLES
-from ocr.advisor.commands.bench import bench
-from ocr.advisor.commands.profile import EXAMPLES as PROFILE_EXAMPLES
-from ocr.advisor.commands.profile import profile
-from ocr.advisor.commands.report import EXAMPLES as REPORT_EXAMPLES
-from ocr.advisor.commands.report import report
 from ocr.deploy.service.command import EXAMPLES as SERVE_EXAMPLES
 from ocr.deploy.service.command import serve
 from ocr.exit_status import one_line_errors
+from ocr.report.command import EXAMPLES as REPORT_EXAMPLES
+from ocr.report.command import report
 from ocr.tools.annotations_command import convert_annotations
 from ocr.tools.cache import app as cache_app
 from ocr.tools.convert.command import convert
@@ -155,17 +149,19 @@ def preview(
 _OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": HELP_OPTIONS}
 
 
-def _become(job: str, overrides: list[str]) -> NoReturn:
+def _become(job: str, overrides: list[str], package: str = "ocr.jobs") -> NoReturn:
     """Replace this process with the job's, which distributed training starts again as `python -m ocr.jobs.<job>`."""
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", f"ocr.jobs.{job}", *overrides])
+    os.execv(sys.executable, [sys.executable, "-m", f"{package}.{job}", *overrides])
 
 
-def _job(*examples: str, name: str | None = None, options: str = "") -> Callable[[Command], Command]:
+def _job(
+    *examples: str, name: str | None = None, options: str = "", panel: str = TRAINING
+) -> Callable[[Command], Command]:
     """A command that passes its KEY=VALUE on to a job."""
     metavar = f"KEY=VALUE... {options}".rstrip()
     settings: dict[str, Any] = {"context_settings": _OVERRIDES, "options_metavar": metavar}
-    return app.command(name, rich_help_panel=TRAINING, epilog=_examples(*examples), **settings)
+    return app.command(name, rich_help_panel=panel, epilog=_examples(*examples), **settings)
 
 
 @_job(
@@ -256,12 +252,22 @@ def export(context: typer.Context) -> None:
 
 
 app.command(rich_help_panel=TRAINING, epilog=_examples(*SERVE_EXAMPLES))(serve)
-app.command(rich_help_panel=SPEED, epilog=_examples(*PROFILE_EXAMPLES))(profile)
-app.command(rich_help_panel=SPEED, epilog=_examples(*BENCH_EXAMPLES))(bench)
-app.command(
-    rich_help_panel=SPEED,
-    epilog=_examples(*ADVISE_EXAMPLES),
-)(advise)
+
+
+@_job(
+    "ocr advise dataset_base_path=DIR",
+    "ocr advise dataset_base_path=DIR step_ms=60 apply=true html=advice.html",
+    panel=SPEED,
+)
+def advise(context: typer.Context) -> None:
+    """Run a configuration and changes of it for a few seconds each, and say what would make training faster.
+
+    Takes the KEY=VALUE of `ocr train`, and step_ms=N (else the model is measured), split=val, stages=true,
+    verify=true, apply=true (for data=tuned), compile=true, all_rows=true, html=FILE, json=FILE.
+    """
+    _become("job", context.args, package="ocr.advisor")
+
+
 app.command(rich_help_panel=SPEED, epilog=_examples(*REPORT_EXAMPLES))(report)
 
 

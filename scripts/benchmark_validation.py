@@ -1,9 +1,9 @@
-# Epochs of the data path in one configuration after the other: python scripts/benchmark_validation.py --list
+# Validation epochs, one configuration after the other: python scripts/benchmark_validation.py dataset_base_path=DIR
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ocr.cli import main
+from ocr.advisor.job import main, run
 
 if __name__ == "__main__":
-    main("bench")
+    main(run, "split=val", "step_ms=0", "all_rows=true")

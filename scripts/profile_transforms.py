@@ -1,9 +1,9 @@
-# What each stage and transform takes (`ocr profile`): python scripts/profile_transforms.py dataset_base_path=DIR
+# What each stage and transform takes: python scripts/profile_transforms.py dataset_base_path=DIR
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ocr.cli import main
+from ocr.advisor.job import main, show_stages
 
 if __name__ == "__main__":
-    main("profile")
+    main(show_stages)

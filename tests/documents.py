@@ -33,7 +33,7 @@ HYDRA_PROGRAMS = {
     "scripts/preprocess_maps.py": "preprocess_maps",
     "scripts/convert_to_webdataset.py": "convert_to_webdataset",
 }
-OWN_CONFIGS = {"test", "predict", "sweep", "inspect", "label_next", "export"}
+OWN_CONFIGS = {"advise", "test", "predict", "sweep", "inspect", "label_next", "export"}
 """Commands whose settings are in a config of their name; those of the others are those of `ocr train`."""
 
 

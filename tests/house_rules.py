@@ -28,7 +28,7 @@ RANKS = [
     {"pipeline", "models", "evaluation"},
     {"formats"},
     {"geometry"},
-    {"row_table"},
+    {"row_table", "report"},
     {"atomic", "checks", "csv_cells", "exit_status", "malloc", "mapped_file", "optional", "units"},
     {"errors", "system"},
 ]

@@ -18,13 +18,12 @@ SMALL = [
     *("trainer.max_epochs=1", "trainer.limit_train_batches=1", "trainer.limit_val_batches=1"),
     *("callbacks.drawings=null", "logger.tensorboard=null", "hydra.run.dir={out}/run"),
 ]
-MEASURED = [*SIZES, "--pages", "2"]
 # In this order: the second needs what the first writes.
 COMMANDS = {
     "python scripts/preprocess_maps.py": SIZES,
     "python scripts/convert_to_webdataset.py": SIZES,
-    "python scripts/profile_transforms.py": [*MEASURED, "--repeats", "1", "--sizes", ""],
-    "python scripts/benchmark_validation.py": [*MEASURED, "--only", "no cache", "--rounds=1", "--folder={out}/bench"],
+    "python scripts/profile_transforms.py": SIZES,
+    "python scripts/benchmark_validation.py": SIZES,
     "python runners/train.py trainer.limit_val_batches=100 trainer.max_epochs=1": SMALL,
     "python runners/train.py data=webdataset": SMALL,
     "python runners/train.py use_dali=true": SMALL,

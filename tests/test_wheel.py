@@ -39,7 +39,7 @@ def wheel(tmp_path_factory) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     shutil.copytree(ROOT / "ocr", source / "ocr", ignore=shutil.ignore_patterns("__pycache__"))
-    (source / "ocr/configs/data/tuned.yaml").write_text("# what `ocr advise --apply` leaves in a checkout\n")
+    (source / "ocr/configs/data/tuned.yaml").write_text("# what `ocr advise apply=true` leaves in a checkout\n")
     python("-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet", "-w", source / "dist", ".", cwd=source)
     (built,) = (source / "dist").glob("*.whl")
     return built
@@ -104,7 +104,7 @@ def test_everything_works_outside_the_checkout(ocr):
     assert (ocr.folder / "found/predictions.json").is_file()
     ocr("convert", "data/demo")
     ocr("train", "data=webdataset", *TRAIN)
-    ocr("advise", *SMALL, "--step-ms", "50", "--pages", "4", "--json", "advice.json", "--apply")
-    ocr("report", "advice.json")
+    ocr("advise", *SMALL, "step_ms=50", "json=advice.json", "apply=true")
+    ocr("report", "run")
     assert "<html" in (ocr.folder / "report.html").read_text()
     assert not list(ocr.packages.rglob("tuned.yaml"))

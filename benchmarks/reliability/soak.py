@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import argparse
 import csv
+import ctypes
+import gc
 import io
 import json
 import logging
@@ -48,7 +50,6 @@ from benchmarks.reliability.campaign.cases import FindingError, difference
 from benchmarks.reliability.campaign.model_faults import Client, check_words
 from benchmarks.reliability.campaign.pages import TINY
 from benchmarks.served import served
-from ocr.advisor.measure.process_memory import release_memory
 from ocr.atomic import replacing
 from ocr.cache.folder import disk_bytes, list_stores
 from ocr.datasets import DBTransforms, OCRDataset
@@ -416,6 +417,13 @@ def disk_reading(out: Path, pages: Pages) -> Figures:
     }
 
 
+def _release_memory() -> None:
+    """Return freed memory to the system, so that only what is in use counts as growth."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def run_round(number: int, seed: int, resident: Resident, others: Others, findings: list[str]) -> Figures:
     """Everything once, with an edit or two in between."""
     rng, speeds, counts = Random(f"{seed}:{number}"), Figures(), resident.counts
@@ -453,7 +461,7 @@ def run(options: argparse.Namespace, out: Path, findings: list[str]) -> list[Fig
         others, resident, begun = Others(pages), Resident(pages, out, port, service.pid), time.monotonic()
         for number in range(1, options.rounds + 1) if options.round is None else (options.round,):
             speeds = run_round(number, options.seed, resident, others, findings)
-            release_memory()
+            _release_memory()
             figures: Figures = {"round": number, "minutes": round((time.monotonic() - begun) / 60, 3)}
             figures |= reading(os.getpid(), "resident") | reading(service.pid, "service") | disk_reading(out, pages)
             figures |= {name: resident.counts[name] for name in COUNTED} | {"findings": len(findings)}

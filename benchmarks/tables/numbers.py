@@ -74,7 +74,7 @@ def numbers(data: Data) -> Iterator[Row | str]:
             task = {"data": str(data.receipts), "cache": str(data.work_folder / name / "cache")}
             contenders |= contenders_of(name, root, task | {"settings": settings if name == AGAINST else {}}, stack)
         best = fastest(interleave(contenders, data.rounds))
-    caption = f"{counts['val']} pages to validate, {counts['train']} to train on, {SIZE}x{SIZE}, fastest of {data.rounds} rounds"
+    caption = f"{counts['val']} pages to validate and {counts['train']} to train on, fastest of {data.rounds} rounds"
     for measure, held in HELD.items():
         here, bound = best[f"{HERE}, {measure}"], held.per_page * counts.get(held.split or "", 1)
         cells: dict[str, Cell] = {HERE: Target(here, held.unit, at_most=bound)}
@@ -112,7 +112,7 @@ def contenders_of(name: str, root: Path, task: dict[str, Any], stack: ExitStack)
             drop_files(Path(task["cache"]))
             return ask_again("second")
 
-    ask("training")  # It fills the cache that a second run reads.
+    ask("second")  # The first run, which fills the cache.
     return contenders | {f"{name}, second": second}
 
 

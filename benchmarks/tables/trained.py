@@ -27,7 +27,6 @@ from benchmarks.harness import Data, Figure, Place, Result, Row, benchmark
 from benchmarks.loaders import split_paths
 from benchmarks.pictures import picture
 from ocr import Detector
-from ocr.advisor.report.run_folder import read_run
 from ocr.atomic import replacing
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.datasets.build import make
@@ -44,6 +43,7 @@ from ocr.jobs.run import quoted_override
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.targets import Targets
+from ocr.report.runs import read_run
 
 SCORES = {"iou_50": "IoU 0.5", "iou_70": "IoU 0.7", "cleval": "CLEval"}
 COUNTED = ("matched", "boxes", "words")

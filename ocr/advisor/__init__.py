@@ -1,6 +1,6 @@
-"""Know, don't guess: what the pipeline costs on this machine, what would help, and whether it did.
+"""Know, don't guess: what an epoch takes on this machine, and what would help. What can be run is run, not computed.
 
-Imports go one way: any_loader, commands, live -> report -> remedies -> measure -> catalogue, model.
+Imports go one way: job, any_loader -> remedies -> advice -> measure. (A module `advise` would hide the function.)
 """
 
 from typing import TYPE_CHECKING, Any

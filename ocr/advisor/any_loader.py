@@ -1,150 +1,306 @@
-"""advise: where the time of any loader and step goes, and what would make its epochs faster."""
+"""Advice for any torch DataLoader: what an epoch takes with the user's own step, and what would make it faster."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
-from html import escape
+import queue
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
-from ocr.advisor.measure.any_loader import measure_loader, takes_every_item
-from ocr.advisor.measure.machine import describe_machine
-from ocr.advisor.measure.stream import count_batches, measure_stream
-from ocr.advisor.measure.timed_batches import run_epoch
-from ocr.advisor.remedies.advice import Advice, Remedy
-from ocr.advisor.remedies.loader_remedies import LoaderRemedies
-from ocr.advisor.remedies.stream_remedies import StreamRemedies
-from ocr.advisor.report.advice_result import to_result
-from ocr.advisor.report.advice_screen import print_advice
-from ocr.advisor.report.html_page import render_report, write_report
-from ocr.cache.folder import cache_root
-from ocr.checks import check_integer
-from ocr.errors import ConfigError
+from ocr.advisor.advice import Advice, Change, Row
+from ocr.advisor.measure import SECONDS, Step, Trial, describe_machine, run_pass, run_trials
+from ocr.cache.items import cached
+from ocr.errors import ConfigError, GlyphFeedError
+from ocr.loader.loader import Loader
+from ocr.report.numbers import in_percent
 from ocr.system import usable_cores
 
-ITEMS = 16
-ROUNDS = 2
+AHEAD = 8
+"""Batches ahead per worker that are tried; torch's default is 2."""
+ITEM_SECONDS = 0.7
+"""For timing the dataset and the collate function by themselves."""
+STREAM_SECONDS = 2.0
+"""An epoch of a stream of unknown length is what it gives in this time."""
 
-Step = Callable[[Any], object]
+Tried = dict[str, tuple[Change | None, Trial]]
 
 
 def advise(
-    loader: Iterable[Any], step: Step | None = None, *, items: int = ITEMS, verify: bool = False, show: bool = True
-) -> LoaderAdvice:
-    """Measure a loader and the step that takes its batches, and predict what would make an epoch faster.
+    loader: Iterable[Any],
+    step: Step | None = None,
+    *,
+    seconds: float = 30.0,
+    verify: bool = False,
+    console: Console | None = None,
+) -> Advice:
+    """Measure a loader with `step(batch)`, and what would make it faster, in about so many seconds.
 
-    `loader` is a torch DataLoader of a map-style dataset; of a stream or any other iterable only waiting and computing
-    are told apart. `step(batch)` is what your loop does with a batch. With `verify`, whole epochs of the present loader
-    and of every remedy are run, and compared with the predictions. `show` prints the result; a notebook shows a report.
+    The loader is run as it is and in every changed form for a second or two, each time with the step. `verify=True`
+    then runs a whole epoch of the present loader and of the best change. With a `console`, what is being measured is
+    shown there.
     """
-    check_integer("items", items, 1)
-    _check_given(loader, step)
-    cores = usable_cores()
-    remedies: LoaderRemedies | StreamRemedies
-    if isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset):
-        found, remedies = _advise_loader(loader, step, items, cores)
-    else:
-        found, remedies = _advise_stream(loader, step, cores, verify)
-    if verify:
-        _verify(found, remedies, step)
-    advice = LoaderAdvice(found)
-    if show:
-        advice.show()
+    _check(loader, step)
+    show: Callable[[str], object] = (lambda what: None) if console is None else console.print
+    until = time.perf_counter() + seconds
+    with TemporaryDirectory(prefix="glyphfeed-advise-") as folder, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*worker processes in total")
+        parts = _measure_parts(loader)
+        tried, not_tried = _candidates(loader, step, Path(folder), parts)
+        each = min(SECONDS, seconds / (3 * len(tried)))
+        for _, trial in tried.values():
+            trial.seconds = each
+        for name, (_, trial) in list(tried.items()):
+            try:
+                run_trials({name: trial}, show, until=until, repeats=1 if name == "present" else 0)
+            except (
+                RuntimeError,
+                OSError,
+                GlyphFeedError,
+            ) as error:  # Workers that cannot start, or items that do not pickle.
+                not_tried[name] = str(error).splitlines()[0]
+        alone = Trial(loader, None, each, tried["present"][1].timing.batches)
+        run_trials({"the loader alone": alone}, show, 1)
+        advice = _advice(loader, step, tried, alone, parts, not_tried)
+        if verify:
+            _verify(advice, tried)
+        tried.clear()
+        gc.collect()  # Workers end before their folder does.
     return advice
 
 
-@dataclass(frozen=True)
-class LoaderAdvice:
-    """What `advise` found."""
-
-    advice: Advice
-
-    @property
-    def sentence(self) -> str:
-        """The verdict."""
-        return self.advice.sentence
-
-    @property
-    def bottleneck(self) -> str:
-        """What limits an epoch: a stage of the loader, or the model."""
-        present = self.advice.present.later
-        return present.stage or present.bottleneck
-
-    @property
-    def remedies(self) -> list[Remedy]:
-        """Best first."""
-        return self.advice.remedies
-
-    def show(self, console: Console | None = None) -> None:
-        """The tables, on the screen."""
-        print_advice(self.advice, console or Console())
-
-    def write(self, path: str | Path) -> None:
-        """The report, as one HTML page."""
-        write_report([self._result], Path(path))
-
-    @cached_property
-    def _result(self) -> dict[str, Any]:
-        return to_result(self.advice, "ocr.advisor.advise(loader, step)", describe_machine(cache_root()), "", {}, [])
-
-    def _repr_html_(self) -> str:
-        page = escape(render_report([self._result]))
-        return f'<iframe srcdoc="{page}" style="width: 100%; height: 50em; border: 0"></iframe>'
-
-
-def _check_given(loader: object, step: object) -> None:
-    if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
+def _check(loader: object, step: object) -> None:
+    if not isinstance(loader, Iterable) or isinstance(loader, Iterator):
         raise ConfigError(
-            f"loader={loader!r:.80} gives no batches: give a DataLoader, or anything that can be iterated",
+            f"loader={loader!r:.80} cannot be run more than once. Pass a DataLoader, or anything that can be "
+            "iterated again",
             setting="loader",
             value=loader,
         )
     if step is not None and not callable(step):
         raise ConfigError(
-            f"step={step!r:.80} cannot be called: give the function that your loop calls with a batch",
+            f"step={step!r:.80} cannot be called. Pass the function that your loop calls with a batch",
             setting="step",
             value=step,
         )
 
 
-def _advise_loader(loader: DataLoader[Any], step: Step | None, items: int, cores: int) -> tuple[Advice, LoaderRemedies]:
-    costs = measure_loader(loader, step, items, cores)
-    remedies = LoaderRemedies(loader, costs, cores, step)
-    shape = (costs.items, costs.batch_size, loader.num_workers)
-    place, demands = type(loader.dataset).__name__, remedies.present.later.pipeline.demands
-    advice = Advice(place, *shape, demands, costs.consumer, remedies.present, remedies.all(), unit="item")
-    if not takes_every_item(loader):
-        advice.left_out["ocr.Loader"] = "it takes every item once per epoch, and the sampler of this loader does not"
-    return advice, remedies
+# -- what a batch is made of
 
 
-def _advise_stream(
-    batches: Iterable[Any], step: Step | None, cores: int, verify: bool
-) -> tuple[Advice, StreamRemedies]:
-    """Of batches that come from anywhere: what making and using them take, and whether both happen at once."""
-    costs = measure_stream(batches, step, count_batches(batches, by_reading=verify))
-    remedies = StreamRemedies(batches, costs, cores)
-    place, shape, present = type(batches).__name__, (costs.batches, 1, int(costs.overlaps)), remedies.present
-    demands, others, spans = present.later.pipeline.demands, remedies.all(), costs.spans
-    return Advice(place, *shape, demands, costs.consumer, present, others, timeline=spans, unit="batch"), remedies
+def _measure_parts(loader: Iterable[Any]) -> dict[str, float]:
+    """Seconds per item in the dataset, of those waiting, and in the collate function; empty for a stream."""
+    if not isinstance(loader, DataLoader) or not _is_map_style(loader):
+        return {}
+    spent: dict[str, float] = {"reading the dataset": 0.0, "waiting in the dataset": 0.0, "collating": 0.0}
+    done, ended = 0, time.perf_counter() + ITEM_SECONDS
+    for indices in loader.batch_sampler or ():
+        began, cpu = time.perf_counter(), time.thread_time()
+        items = [loader.dataset[index] for index in indices]
+        read, cpu = time.perf_counter(), time.thread_time() - cpu
+        loader.collate_fn(items)
+        spent["reading the dataset"] += cpu
+        spent["waiting in the dataset"] += max(0.0, read - began - cpu)
+        spent["collating"] += time.perf_counter() - read
+        done += len(items)
+        if time.perf_counter() > ended:
+            break
+    return {name: seconds / max(1, done) for name, seconds in spent.items()}
 
 
-def _verify(advice: Advice, remedies: LoaderRemedies | StreamRemedies, step: Step | None) -> None:
-    """Whole epochs of the present loader and of every remedy, in turns; the fastest counts, after a first one."""
-    chosen = [advice.present, *advice.remedies]
-    with TemporaryDirectory(prefix="glyphfeed-advise-") as folder:
-        tried = {remedy.name: remedies.build(remedy, Path(folder)) for remedy in chosen}
-        seconds: dict[str, list[float]] = {name: [] for name in tried}
-        for _ in range(1 + ROUNDS):
-            for name, each in tried.items():
-                seconds[name].append(run_epoch(each, step)[0])
-        tried.clear()
-        gc.collect()
-    advice.verified += [(one.name, one.later.epoch_seconds, min(seconds[one.name][1:])) for one in chosen]
+def _is_map_style(loader: object) -> bool:
+    return (
+        isinstance(loader, DataLoader)
+        and not isinstance(loader.dataset, IterableDataset)
+        and isinstance(loader.batch_sampler, BatchSampler)
+    )
+
+
+def _takes_every_item(loader: DataLoader[Any]) -> bool:
+    """Whether `ocr.Loader` would give the same items: each once per epoch."""
+    sampler = loader.sampler
+    return isinstance(sampler, SequentialSampler) or (isinstance(sampler, RandomSampler) and not sampler.replacement)
+
+
+# -- what can be tried
+
+
+def _candidates(
+    loader: Iterable[Any], step: Step | None, folder: Path, parts: dict[str, float]
+) -> tuple[Tried, dict[str, str]]:
+    """The loader as it is, what else could be done with its dataset, and what cannot be tried."""
+    batches = _count(loader)
+    tried: Tried = {"present": (None, Trial(loader, step, batches=batches))}
+
+    def add(change: Change, made: Iterable[Any]) -> None:
+        tried[change.name] = (change, Trial(made, step, batches=batches))
+
+    if not isinstance(loader, DataLoader) or not _is_map_style(loader):
+        if not (isinstance(loader, DataLoader) and loader.num_workers):
+            cause = "each batch is made while the step waits"
+            add(
+                Change("batches ahead in a thread", ("a thread that makes the next batch",), cause, "workers"),
+                _InThread(loader),
+            )
+        return tried, {"workers": "a stream must divide itself among them, which cannot be tried from outside"}
+    now, cores = loader.num_workers, usable_cores()
+    slow = ""
+    if parts:
+        slowest = max(parts, key=lambda name: parts[name])
+        slow = f"{slowest} takes {in_percent(parts[slowest] / sum(parts.values()))} of the work on a batch"
+    # More workers than cores can wait at the same time, but not compute.
+    more = {2 * cores} if slow.startswith("waiting") else set()
+    for count in sorted(({0, 1, cores} | more) - {now}):
+        name = f"{count} worker process{'es' * (count != 1)}" if count else "no worker process"
+        overrides = (f"num_workers={count}", *["persistent_workers=True"] * (count > 0))
+        cause = f"{now or 'no'} worker process{'es' * (now != 1)}: {slow}"
+        if not count or (now and count < now):
+            cause = "starting worker processes, and sending batches between them"
+        add(Change(name, overrides, cause, "workers"), _like(loader, count))
+    if now and not loader.persistent_workers:
+        cause = "starting the workers in every epoch"
+        add(Change("workers that stay", ("persistent_workers=True",), cause, "workers"), _like(loader, now))
+    if now and (loader.prefetch_factor or 2) < AHEAD:
+        made = _like(loader, now, prefetch_factor=AHEAD, persistent_workers=loader.persistent_workers)
+        cause = "items that take different times, with few batches ahead"
+        add(Change(f"{AHEAD} batches ahead", (f"prefetch_factor={AHEAD}",), cause, "ahead"), made)
+    if not _takes_every_item(loader):
+        return tried, {"ocr.Loader": "it takes every item once per epoch, and the sampler of this loader does not"}
+    cause = "sending batches between worker processes" if now else f"no worker: {slow}"
+    for count in sorted({1, cores}):
+        overrides = ("from ocr import Loader;", f"Loader(dataset, batch_size, num_workers={count}, collate_fn=...)")
+        name = f"{count} thread{'s' * (count > 1)}"
+        add(Change(name, overrides, cause, "workers"), _own(loader, loader.dataset, count))
+    try:
+        kept: Any = cached(loader.dataset, str, folder=folder)  # type: ignore[arg-type]
+    except GlyphFeedError as error:
+        return tried, {"cache": str(error).splitlines()[0]}
+    overrides = ("from ocr import Loader, cached;", f"Loader(cached(dataset, key=...), num_workers={cores}, ...)")
+    cause = "items that never change are made in every epoch"
+    add(Change("cache", overrides, cause, "cache"), _own(loader, kept, cores))
+    return tried, {}
+
+
+def _count(loader: Iterable[Any]) -> int:
+    """Batches of an epoch."""
+    try:
+        return len(loader)  # type: ignore[arg-type]
+    except TypeError:  # A stream, which need not know.
+        return run_pass(loader, None, 1, 10**9, STREAM_SECONDS).done
+
+
+def _like(loader: DataLoader[Any], workers: int, **changes: Any) -> DataLoader[Any]:
+    """The same DataLoader with other workers."""
+    settings: dict[str, Any] = {
+        "batch_sampler": loader.batch_sampler,
+        "num_workers": workers,
+        "persistent_workers": workers > 0,
+        "prefetch_factor": loader.prefetch_factor if workers else None,
+        "collate_fn": loader.collate_fn,
+        "pin_memory": loader.pin_memory,
+        "worker_init_fn": loader.worker_init_fn,
+        "multiprocessing_context": loader.multiprocessing_context if workers else None,
+    }
+    return DataLoader(loader.dataset, **settings | changes)
+
+
+def _own(loader: DataLoader[Any], dataset: Any, workers: int) -> Loader:
+    shuffle = isinstance(loader.sampler, RandomSampler)
+    size, drop_last = loader.batch_size or 1, loader.drop_last
+    return Loader(dataset, size, workers, shuffle=shuffle, drop_last=drop_last, collate_fn=loader.collate_fn)
+
+
+class _InThread:
+    """The batches of anything, two ahead, made in a thread."""
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        made: queue.Queue[Any] = queue.Queue(2)
+        ended, stop = object(), threading.Event()
+
+        def put(one: object) -> None:
+            while not stop.is_set():
+                try:
+                    return made.put(one, timeout=0.1)
+                except queue.Full:
+                    continue
+
+        def make() -> None:
+            for batch in self._batches:
+                put(batch)
+                if stop.is_set():
+                    return
+            put(ended)
+
+        thread = threading.Thread(target=make, daemon=True)
+        thread.start()
+        try:
+            while (batch := made.get()) is not ended:
+                yield batch
+        finally:
+            stop.set()
+            thread.join()
+
+
+# -- the advice
+
+
+def _advice(
+    loader: Iterable[Any],
+    step: Step | None,
+    tried: Tried,
+    alone: Trial,
+    parts: dict[str, float],
+    not_tried: dict[str, str],
+) -> Advice:
+    present = tried["present"][1].timing
+    done = {name: trial.timing for name, (_, trial) in tried.items() if trial.timing.passes}
+    place = type(getattr(loader, "dataset", loader)).__name__
+    steps = [max(0.0, one.seconds - one.waited * one.seconds) / present.batches for one in present.passes]
+    rows = [
+        Row(change, present.pages / timing.pages_per_second, timing.pages_per_second / present.pages_per_second)
+        for name, timing in done.items()
+        if (change := tried[name][0]) is not None
+    ]
+    not_tried |= {name: "no time left: pass more seconds" for name in tried if name not in done | not_tried}
+    return Advice(
+        place,
+        present.pages,
+        present.batches,
+        present,
+        present.seconds,
+        present.wait_share,
+        alone.timing.seconds,
+        fmean(steps) if step is not None else None,
+        rows,
+        not_tried=not_tried,
+        stages=parts,
+        noisy=[name for name, timing in done.items() if timing.is_noisy],
+        others=max(timing.others for timing in done.values()),
+        machine=describe_machine(),
+        unit="item",
+        step_name="the step",
+    )
+
+
+def _verify(advice: Advice, tried: Tried) -> None:
+    """A whole epoch of the present loader and of the best change."""
+    names = ["present", *([advice.best.change.name] if advice.best else [])]
+    for name in names:
+        trial = tried[name][1]
+        predicted = advice.seconds if name == "present" or advice.best is None else advice.best.seconds
+        whole = Trial(trial.loader, trial.step, float("inf"), trial.timing.batches)
+        whole.warm_up()
+        whole.seconds = 0.0
+        whole.run_round()
+        advice.verified.append((name, predicted, whole.timing.seconds))

@@ -40,6 +40,11 @@ ConfigDir = Annotated[
 ]
 
 
+def chosen_folder() -> Path:
+    """Where a config of the user's own is written: `--config-dir`, or `configs` in the working directory."""
+    return _chosen[0] if _chosen else Path("configs")
+
+
 def own_folders() -> list[Path]:
     """The user's folders of configs, the first has precedence; in a checkout `configs` is the package's own."""
     folders = [*_chosen, Path.cwd() / "configs"]

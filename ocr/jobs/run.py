@@ -49,7 +49,7 @@ def run_job(name: str, job: Job, when_interrupted: str = "interrupted") -> None:
             chosen = (running.job.config_name, running.overrides.task)
             refuse_empty_groups(config, *chosen)
             share_cores(config)
-            config = with_settings_of_files(config, *chosen, console, training=name == "train")
+            config = with_settings_of_files(config, *chosen, console, training=name in ("train", "advise"))
             status = job(settle(config, console, training=name not in SCORING), console)
         if isinstance(status, int) and status:
             sys.exit(status)

@@ -16,6 +16,7 @@ from ocr.geometry.polygons import Polygons
 from ocr.pipeline.normalize import Normalize
 from ocr.pipeline.sample import Array, Maps, Sample, rounded_up
 from ocr.pipeline.targets import MAPS, StoredTargets, Targets
+from ocr.pipeline.timing import timed
 
 Item = dict[str, Any]
 Batch = dict[str, Any]
@@ -79,7 +80,7 @@ class Slot:
                 sample.lazy.write(out, normalize)
         elif sample.image.size:
             inner.write_page(sample.image, normalize)
-        with _contiguous(*inner.maps.values()) as arrays:
+        with timed("targets"), _contiguous(*inner.maps.values()) as arrays:
             source = targets.write(sample, dict(zip(inner.maps, arrays, strict=True)))
         return replace(sample, maps=inner.maps, map_source=source)
 

@@ -36,7 +36,14 @@ import xxhash
 from ocr.errors import ConfigError
 from ocr.pipeline.sample import Sample
 
-NEVER_PIXELS = ("ocr.errors", "ocr.checks", "ocr.atomic", "ocr.malloc", "ocr.pipeline.fingerprint")
+NEVER_PIXELS = (
+    "ocr.errors",
+    "ocr.checks",
+    "ocr.atomic",
+    "ocr.malloc",
+    "ocr.pipeline.fingerprint",
+    "ocr.pipeline.timing",
+)
 """Modules that decide whether a stage runs or a file is written, never what is made of a page."""
 _LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.local)
 TRANSIENT = (logging.Logger, *_LOCKS, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)

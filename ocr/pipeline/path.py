@@ -28,6 +28,7 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import Source, page_sizes
 from ocr.pipeline.stage import FixedStage, Sizes, Stage, sample_generator
 from ocr.pipeline.targets import StoredTargets, Targets
+from ocr.pipeline.timing import timed
 
 if TYPE_CHECKING:
     from ocr.cache.cache import Cache
@@ -61,7 +62,7 @@ class PagePath:
 
     def make(self, index: int) -> Sample:
         """A page at the cut, made now: read, decoded, through the fixed stages."""
-        return self._made(self.source.read(index))
+        return self._made(self._read(index))
 
     def at_cut(self, index: int) -> Sample:
         """A page at the cut: from the cache, where a hit has the digest of what the file and annotation are now."""
@@ -74,7 +75,7 @@ class PagePath:
         if content is None:
             # Judged before the file is read: one that changed just now may change again while it is read.
             settled = state.signature.settled() if state.signature is not None else None
-            raw = self.source.read(index)
+            raw = self._read(index)
             content = content_digest(raw.encoded)
             if settled is not None:
                 self.cache.remember(state.path, settled, content)
@@ -82,7 +83,7 @@ class PagePath:
         if kept.value is not None and not (kept.recheck and self._differs(index, kept.value)):
             name = self.source.names[index]
             return unpack_page(kept.value, index=index, filename=name, path=state.path, cached="hit")
-        raw = raw or self.source.read(index)
+        raw = raw or self._read(index)
         sample = self._made(raw)
         if self.source.state(index).annotation == state.annotation:
             self.cache.put(content_digest(raw.encoded), state.annotation, pack_page(sample))
@@ -90,18 +91,22 @@ class PagePath:
 
     def augmented(self, index: int, epoch: int) -> Sample:
         """A page of an epoch after the random stages; the last pass over its pixels is yet to be made."""
-        sample = self.at_cut(index)
+        with timed("cache"):
+            sample = self.at_cut(index)
         if self.random:
             rng = sample_generator(self.seed, epoch, self.source.number(index))
             for stage in self.random:
-                sample = stage.run(sample, rng)
+                with timed(type(stage).__name__):
+                    sample = stage.run(sample, rng)
         return sample
 
     def write(self, index: int, epoch: int, place: Place) -> Sample | None:
         """Everything: pixels and maps of a page of an epoch, in its place of a batch; None if the page is skipped."""
         written = None
         with self.guard(index):
-            written = place.write(self.augmented(index, epoch), self.normalize, self.targets)
+            sample = self.augmented(index, epoch)
+            with timed("pixels"):  # The last pass over them is left to here.
+                written = place.write(sample, self.normalize, self.targets)
             self.ledger.record(written)
         return written
 
@@ -160,6 +165,10 @@ class PagePath:
         A page that is edited later may have another size: then its batch becomes larger.
         """
         return self.sizes_after(page_sizes(self.source, self.decode.max_pixels))
+
+    def _read(self, index: int) -> Sample:
+        with timed("read"):
+            return self.source.read(index)
 
     def _made(self, raw: Sample) -> Sample:
         return raw if self.source.is_ready else self.fixed_part(raw)

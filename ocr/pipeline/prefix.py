@@ -13,6 +13,7 @@ from ocr.errors import ConfigError
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage, Sizes
+from ocr.pipeline.timing import timed
 
 INTERPOLATIONS = {"linear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA, "cubic": cv2.INTER_CUBIC}
 POSITIONS = ("center", "top_left", "top_right", "bottom_left", "bottom_right")
@@ -27,7 +28,9 @@ class FixedPart:
     stages: tuple[FixedStage, ...] = ()
 
     def __call__(self, raw: Sample) -> Sample:
-        return self._run(self.decode(raw))
+        with timed("decode"):
+            page = self.decode(raw)
+        return self._run(page)
 
     def measure(self, raw: Sample) -> Sample:
         """The page for the sake of its geometry; pixels are not decoded if the first stage is a letterbox."""
@@ -40,7 +43,8 @@ class FixedPart:
 
     def _run(self, page: Sample) -> Sample:
         for stage in self.stages:
-            page = stage(page)
+            with timed(type(stage).__name__):
+                page = stage(page)
         return page
 
 

@@ -128,9 +128,7 @@ class FolderSource(Source):
             raise ImageError(
                 f"{path}: cannot be opened ({error.strerror}). Restore it, or set on_bad_sample=skip", path=path
             ) from error
-        return Sample(
-            index, entry.filename, path, entry.polygons, self.annotated, entry.claimed_size, encoded=encoded
-        )
+        return Sample(index, entry.filename, path, entry.polygons, self.annotated, entry.claimed_size, encoded=encoded)
 
     def state(self, index: int) -> SourceState:
         known = self._known.get(index)

@@ -23,7 +23,7 @@ Your own pages: DIR/images/train/, DIR/images/val/, DIR/jsons/train.json and DIR
 `dataset_base_path=DIR` on the command line or in `configs/experiment/mine.yaml`.
 
     ocr train experiment=mine --cfg job     # shows all settings
-    ocr advise experiment=mine --apply      # measures what would be faster, and writes configs/data/tuned.yaml
+    ocr advise experiment=mine apply=true   # measures what would be faster, and writes configs/data/tuned.yaml
     ocr train experiment=mine data=tuned    # uses it
 
 Any file of the package's configs can be replaced by one of the same name here, such as `configs/transforms/base.yaml`.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 import pytest
 import torch
 from rejection import rejects
@@ -41,7 +42,7 @@ def fixed(normalize: str = "host") -> DBTransforms:
 
 
 def open_split(data: Path, split: str = "val", transform: DBTransforms | None = None, **settings: Any) -> OCRDataset:
-    return OCRDataset(data / "images" / split, data / "jsons" / f"{split}.json", transform or fixed(), **settings)
+    return pages.open_split(data, split, transform or fixed(), **settings)
 
 
 def batches(dataset: OCRDataset, **settings: Any) -> list[Any]:
@@ -112,7 +113,7 @@ def test_another_epoch_or_seed_augments_differently_and_the_same_one_repeats(syn
     assert not all(torch.equal(other[index]["image"], first[index]["image"]) for index in range(len(dataset)))
 
 
-def test_workers_that_live_on_follow_the_epoch(synthetic):
+def test_persistent_workers_follow_the_epoch(synthetic):
     dataset = open_split(synthetic, "train", augmentation())
     loader = DataLoader(
         dataset, 4, num_workers=2, persistent_workers=True, collate_fn=DBCollateFN(), multiprocessing_context="fork"
@@ -131,74 +132,46 @@ def test_what_workers_saw_is_counted_in_the_main_process(synthetic):
     assert dataset.ledger.totals()["seen"] == 0
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"preload_images": True}, {"prenormalize_images": True}, {"cache_transformed_tensors": True}],
-    ids=lambda settings: next(iter(settings)),
-)
-def test_keeping_things_in_memory_changes_no_bit(synthetic, settings):
-    plain, kept = open_split(synthetic), open_split(synthetic, **settings)
-    for _ in range(2):
-        for index in range(len(plain)):
-            assert_same(kept[index], plain[index])
+FILLING = ("preload_images", "preload_everything", "prenormalize_images", "cache_transformed_tensors")
 
 
-def test_preloaded_pages_are_still_augmented_differently_in_every_epoch(synthetic):
-    plain = open_split(synthetic, "train", augmentation())
-    kept = open_split(synthetic, "train", augmentation(), preload_images=True)
+@pytest.mark.parametrize("flag", FILLING)
+@pytest.mark.parametrize(("split", "normalize"), [("train", "host"), ("val", "host"), ("val", "device")])
+def test_every_flag_that_preloads_fills_the_one_cache_and_changes_no_bit(synthetic, tmp_path, flag, split, normalize):
+    transform = augmentation() if split == "train" else fixed(normalize)
+    plain = open_split(synthetic, split, transform)
+    kept = open_split(synthetic, split, transform, **{flag: True}, cache_folder=tmp_path)
     for epoch in (0, 1):
-        plain.set_epoch(epoch)
-        kept.set_epoch(epoch)
-        assert_same([kept[index] for index in range(3)], [plain[index] for index in range(3)])
+        for dataset in (plain, kept):
+            dataset.set_epoch(epoch)
+        assert_same([kept[index] for index in range(len(kept))], [plain[index] for index in range(len(plain))])
+        counts = {"seen": len(kept), "maps_drawn": len(kept), "cache_hits": len(kept)}
+        assert kept.ledger.totals(list(counts)) == counts
+    # All flags fill the same cache, so another one finds everything.
+    again = open_split(synthetic, split, transform, cache="auto", cache_folder=tmp_path)
+    assert again.fill_cache() == {"hit": len(kept)}
 
 
-def test_prenormalised_pages_are_floats_even_if_the_transforms_leave_that_to_the_device(synthetic, caplog):
-    transform = DBTransforms([Letterbox(SIZE), Normalize()], normalize="device")
-    dataset = open_split(synthetic, "val", transform, prenormalize_images=True)
-    on_host = DBTransforms([Letterbox(SIZE), Normalize()], normalize="host")
-    assert_same(dataset[0], open_split(synthetic, "val", on_host)[0])
-    assert [record.name for record in caplog.records].count("ocr.datasets.page_dataset") == 1
-    assert transform.normalize == "device"
-    with rejects(ConfigError, setting="prenormalize_images", value=True):
-        open_split(synthetic, "val", DBTransforms([Letterbox(SIZE)]), prenormalize_images=True)
+def test_maps_of_augmented_pages_cannot_be_preloaded(synthetic):
+    with rejects(ConfigError, setting="preload_maps", value=True):
+        open_split(synthetic, "train", augmentation(), preload_maps=True)
 
 
-@pytest.mark.parametrize(("split", "kept"), [("train", "page"), ("val", "page + maps")])
-def test_preloading_everything_keeps_what_does_not_change_between_epochs(synthetic, tmp_path, caplog, split, kept):
-    transform = augmentation() if split == "train" else DBTransforms([Letterbox(SIZE)])
-    dataset = open_split(synthetic, split, transform, preload_everything=True, cache_folder=tmp_path)
-    assert str(dataset.cut) == kept
-    assert dataset.cache.covered == 1
-    assert ("preload_everything" in caplog.text) == (split == "train")
-    assert_same(dataset[0], open_split(synthetic, split, transform)[0])
-
-
-@pytest.mark.parametrize("setting", ["cache_transformed_tensors", "prenormalize_images"])
-def test_what_would_freeze_randomness_is_refused_with_the_name_of_the_stage(synthetic, setting):
-    jitter = ColourJitter(p=0.25)
-    with rejects(ConfigError, setting=setting, value=True) as caught:
-        open_split(synthetic, "train", DBTransforms([Letterbox(SIZE), jitter]), **{setting: True})
-    assert repr(jitter) in str(caught.value)
-
-
-def test_kept_items_are_counted_in_every_epoch(synthetic, tmp_path):
-    dataset = open_split(synthetic, cache_transformed_tensors=True, cache_folder=tmp_path)
-    for epoch, (drawn, hits) in enumerate([(len(dataset), 0), (0, len(dataset))]):
-        dataset.set_epoch(epoch)
-        for index in range(len(dataset)):
-            dataset[index]
-        totals = dataset.ledger.totals()
-        assert (totals["seen"], totals["maps_drawn"], totals["cache_hits"]) == (len(dataset), drawn, hits)
+@pytest.mark.parametrize("cache", ["prefix", "batch", "on", 1])
+def test_a_cache_is_on_or_off(synthetic, cache):
+    with rejects(ConfigError, setting="data.cache", value=cache):
+        open_split(synthetic, cache=cache)
 
 
 def test_changing_a_cached_item_does_not_change_the_cache(synthetic):
-    dataset = open_split(synthetic, cache_transformed_tensors=True)
-    first = dataset[0]
-    first["image"] = None
-    first.clear()
-    assert dataset[0]["image"] is not None
-    dataset[0].pop("polygons")
-    assert "polygons" in dataset[0]
+    dataset = open_split(synthetic, preload_images=True)
+    expected, first = open_split(synthetic)[0], dataset[0]
+    for value in first.values():
+        if torch.is_tensor(value):
+            value.zero_()
+    first["polygons"][0][:] = -1
+    first["inverse_matrix"][:] = 0
+    assert_same(dataset[0], expected)
 
 
 def test_indices_work_like_those_of_a_list(synthetic):

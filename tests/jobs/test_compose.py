@@ -54,9 +54,9 @@ def test_a_config_of_the_same_name_replaces_that_of_the_package_and_is_reported(
 
 
 def test_what_advise_writes_into_the_working_directory_is_found(project):
-    from ocr.advisor.remedies.tuned import write_tuned
+    from ocr.advisor.tuned import write_tuned
 
-    path = write_tuned(["data.num_workers=5"], ("data", "webdataset"), "ocr advise --apply")
+    path = write_tuned(["data.num_workers=5"], "data", "webdataset", "ocr advise apply=true")
     assert path.resolve() == project / "configs" / "data" / "tuned.yaml"
     composed = compose_training(["data=tuned"])
     assert composed.dataloaders.train_dataloader.num_workers == 5

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from rejection import rejects
 from rich.console import Console
 
-from ocr.advisor.measure.model_step import ModelStep
+from ocr.advisor.measure import ModelStep
 from ocr.errors import ConfigError
 from ocr.jobs.compose import compose_training
 from ocr.jobs.config_folders import CONFIGS

@@ -16,12 +16,12 @@ from omegaconf import DictConfig
 from rejection import rejects
 from rich.console import Console
 
-from ocr.advisor.report.run_folder import read_run
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, DataError
 from ocr.jobs.train import build_module, build_trainer, train
 from ocr.models.load import load_detector, read_detector
 from ocr.pipeline.ledger import COUNTS
+from ocr.report.runs import read_run
 from ocr.training.callbacks.data_report import describe
 from ocr.training.callbacks.epoch_report import TIGHT, EpochReport
 from ocr.training.callbacks.worst_pages import worst_table

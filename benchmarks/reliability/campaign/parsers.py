@@ -33,8 +33,6 @@ from benchmarks.reliability.campaign.pages import (
     noise,
     shard_bytes,
 )
-from ocr.advisor.report.result_file import read_result
-from ocr.advisor.report.run_folder import read_run
 from ocr.deploy.detector import Detector
 from ocr.deploy.inputs import pages_of
 from ocr.deploy.model_file import ModelInfo
@@ -58,6 +56,7 @@ from ocr.pipeline.kept_table import KeptTable
 from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import ON_DISK
+from ocr.report.runs import read_run
 from ocr.row_table import MAGIC, RowTableWriter
 from ocr.shards.source import ShardSource, open_shards
 from ocr.shards.storage import Storage
@@ -347,7 +346,6 @@ def parse_log(path: Path) -> None:
 
 # -- the table
 
-RESULT = json.dumps({"kind": "profile", "machine": {"cores": 2}, "data": {"pages": 4}, "stages": []}).encode()
 Examples = Callable[[], Sequence[bytes]]
 
 
@@ -408,7 +406,6 @@ add(
     share=15,
 )
 
-add("result-file", "results for `ocr report`", "a.json", lambda: [RESULT], read_result, kind="json", share=12)
 for _name in RUN:
     _more = {"kind": "json" if _name.endswith("json") else "text", "share": 8, "named": "run"}
     _calls = lambda name=_name: [RUN[name]], partial(parse_run, _name)

@@ -1,1 +1,0 @@
-"""The commands `ocr profile`, `ocr bench`, `ocr advise` and `ocr report`."""

@@ -1,1 +1,0 @@
-"""The queueing model that predicts an epoch from what was measured."""

@@ -1,0 +1,1 @@
+"""Every HTML page of the product: one base template, one stylesheet, one way to draw a chart."""

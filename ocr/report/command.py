@@ -1,0 +1,35 @@
+"""`ocr report`. Libraries that are slow to load are imported when the command runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLES = ("ocr report outputs/DAY/TIME", "ocr report RUN_A RUN_B --out compared.html")
+MAX_RUNS = 15
+"""More lines than this cannot be told apart."""
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that ocr train wrote.")],
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+) -> None:
+    """Write runs as one HTML page that needs no network, fits a phone and can be printed.
+
+    A run is shown with its curves, hardest pages and settings; several are compared.
+    """
+    from ocr.errors import ConfigError
+    from ocr.report.run_page import write_runs
+    from ocr.report.runs import read_run
+
+    given = {path.resolve(): path for path in runs}
+    if len(given) > MAX_RUNS:
+        raise ConfigError(
+            f"{len(given)} runs are given, but lines of more than {MAX_RUNS} look alike. Pass fewer",
+            setting="RUN",
+            value=len(given),
+        )
+    write_runs([read_run(path) for path in given.values()], out)
+    typer.echo(f"written: {out}")
