@@ -23,9 +23,8 @@ from ocr.geometry.orientation import upright_size
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.prefix import Letterbox, scaled_sizes
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.sampling import run_in_one_pass
 from ocr.pipeline.stage import Stage
-from ocr.pipeline.targets import Targets
+from ocr.pipeline.targets import MAPS, Targets
 
 SPLIT = "pages"
 """The split that benchmarks/peers/table.py writes, for training and validation alike."""
@@ -142,17 +141,13 @@ class PageWork:
 
     def finish(self, sample: Sample) -> Item:
         """Augment the page and draw its maps."""
-        if self.stages:
-            sample = run_in_one_pass(self.stages, sample, np.random.default_rng()).unpacked()
+        rng = np.random.default_rng()
+        for stage in self.stages:
+            sample = stage.run(sample, rng)
+        sample = sample.unpacked()
         maps = self.targets.draw(sample.polygons, *sample.size)
-        return {
-            "images": sample.image,
-            "prob_maps": maps.prob_map[None],
-            "thresh_maps": maps.thresh_map[None],
-            "prob_masks": maps.prob_mask[None],
-            "thresh_masks": maps.thresh_mask[None],
-            "names": sample.filename,
-        }
+        drawn = {spec.batch_name: maps[name][None] for name, spec in MAPS.items()}
+        return {"images": sample.image, **drawn, "names": sample.filename}
 
 
 class DecodedPages(Dataset[Item]):

@@ -1,4 +1,4 @@
-"""GlyphFeed itself, with a raw cache, a dense cache, or none."""
+"""GlyphFeed itself, with its cache and without."""
 
 from __future__ import annotations
 
@@ -9,16 +9,7 @@ from ocr import DBTransforms, Loader, OCRDataset
 from ocr.pipeline.prefix import Letterbox
 
 ABOUT = {
-    "raw": {
-        "title": "GlyphFeed, raw cache",
-        "reads": "letterboxed pages",
-        "settings": {"cache": "auto", "cache_form": "raw"},
-    },
-    "dense": {
-        "title": "GlyphFeed, dense cache",
-        "reads": "letterboxed pages",
-        "settings": {"cache": "auto", "cache_form": "dense"},
-    },
+    "cached": {"title": "GlyphFeed", "reads": "letterboxed pages", "settings": {"cache": "auto"}},
     "uncached": {"title": "GlyphFeed, no cache", "reads": "image files", "settings": {"cache": "off"}},
 }
 

@@ -1,6 +1,6 @@
 """One loader in a process of its own, for benchmarks/peers/table.py: reads a task as JSON, tells what it measured.
 
-echo '{"peer": "raw", "task": "first_run", "course": {"data": "DIR", "folder": "OUT"}}' |
+echo '{"peer": "cached", "task": "first_run", "course": {"data": "DIR", "folder": "OUT"}}' |
     python -m benchmarks.peers.worker
 
 What it tells are lines that begin with a mark, since libraries print too; the last one is the result.

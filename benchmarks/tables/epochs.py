@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from benchmarks.harness import (
@@ -47,20 +46,13 @@ from benchmarks.loaders import (
     touch_memory,
 )
 from benchmarks.reference import compare_batches
+from ocr.cache.store import open_store
 from ocr.loader import Loader
 from ocr.pipeline.targets import Targets
 
 STEP_SECONDS = 0.02
 Told = dict[str, list[float]]
-EPOCHS = r"^(first v|later validation epochs, |- every|training|waiting)"
-
-
-class Sizes(NamedTuple):
-    """Bytes of the tensors of an epoch and of a batch, and of the cache that holds them."""
-
-    epoch: int
-    batch: int
-    cache: int
+EPOCHS = r"^(first v|later validation epochs, |training|waiting)"
 
 
 @benchmark(
@@ -74,21 +66,21 @@ class Sizes(NamedTuple):
 )
 def epochs(data: Data) -> Iterator[Row | str]:
     """Epochs against Pillow, Albumentations, NumPy maps and torch's DataLoader."""
-    caches = data.work_folder
-    sizes = {form: fill_cache(data.receipts, form, caches) for form in FORMS}
+    caches = data.work_folder / "caches"
+    epoch_bytes = {form: fill_cache(data.receipts, form, caches) for form in FORMS}
+    cache_bytes = open_store(caches).used_bytes()
     runs, growth = in_processes(data.receipts, caches, min(data.rounds, 3))
     kept, training = reference(data.receipts, keep_items=True), reference_training(data.receipts)
     # The reference comes first, so that its workers are forked before threads get busy.
     plain, transfer = reference(data.receipts), Transfer()
     contenders: dict[str, Callable[[], float]] = {
-        "reference": lambda: uncached_epoch(plain, 2 * sizes["float"].epoch),
-        "reference, cached": lambda: quick_epoch(kept),
-        "reference, copied": lambda: quick_epoch(kept, transfer),
+        "reference": lambda: uncached_epoch(plain, 2 * epoch_bytes["float"]),
+        "reference, cached": lambda: quick_epoch(kept, transfer),
         "reference, waiting": lambda: waiting_percent(kept),
         "reference, training": lambda: epoch_seconds(training),
     }
     for form in FORMS:
-        contenders |= contenders_of(form, data.receipts, caches, sizes[form], transfer)
+        contenders |= contenders_of(form, data.receipts, caches, 2 * epoch_bytes[form], transfer)
     told = interleave(contenders, data.rounds)
     validated, trained = (len(pages(data.receipts, split)) for split in ("val", "train"))
     caption = (
@@ -96,7 +88,7 @@ def epochs(data: Data) -> Iterator[Row | str]:
         f"{WORKERS} workers, fastest of {data.rounds} rounds. float: normalised images, as the reference's; uint8: "
         "left to the device"
     )
-    for name, against, cells in [*epoch_rows(told), *process_rows(runs, growth, sizes)]:
+    for name, against, cells in [*epoch_rows(told), *process_rows(runs, growth, cache_bytes)]:
         yield Row(name, {"against": against, **cells}, caption)
     exact = pages(data.receipts, form="float", image_loading_config={"scaled": "off"}, targets=Targets(min_text_size=0))
     yield f"With decode.scaled=off, {compare_batches(kept, Loader(exact, BATCH, WORKERS))}."
@@ -115,27 +107,22 @@ def epoch_rows(told: Told) -> Iterator[Line]:
 
     yield faster("first validation epoch, cold, filling the cache", "reference", "cold", 5)
     yield faster("- with the reference's pixels: decode.scaled=off", "reference", "cold, exact")
-    yield faster("later validation epochs, against no cache", "reference", "cached", 100)
-    yield faster("- every tensor copied out", "reference", "copied")
-    yield faster("later validation epochs, against its tensor cache", "reference, cached", "cached", 20)
-    yield faster("- every tensor copied out", "reference, copied", "copied")
-    memory = ", ".join(str(Figure(best[f"{form}, memory"], "s")) for form in FORMS)
-    copied = {form: cost(best[f"{form}, copied"], best[f"{form}, memory"], at_most=2) for form in FORMS}
-    yield "later validation epochs copied out, against copying as many bytes in memory", memory, copied
+    yield faster("later validation epochs, against no cache", "reference", "cached", 40)
+    yield faster("later validation epochs, against its tensor cache", "reference, cached", "cached", 4)
     yield faster("training epoch with augmentation, cache warm", "reference, training", "training", 6)
     waits = {form: figure(median(told[f"{form}, waiting"]), " %", at_most=1) for form in FORMS}
     theirs = str(Figure(median(told["reference, waiting"]), " %"))
     yield f"waiting of a consumer of {STEP_SECONDS * 1e3:.0f} ms per batch", theirs, waits
 
 
-def process_rows(runs: dict[str, list[Seconds]], growth: dict[str, Growth], sizes: dict[str, Sizes]) -> Iterator[Line]:
+def process_rows(runs: dict[str, list[Seconds]], growth: dict[str, Growth], cache_bytes: int) -> Iterator[Line]:
     """What a second run and a second rank cost."""
     for name, more, less in (
         ("memory of two processes beyond one, of the cache", "two", "one"),
         ("memory of worker threads beyond none, of the cache", "one", "no threads"),
     ):
         alone = ", ".join(str(Figure(growth[form][less], "B")) for form in FORMS)
-        beyond = {form: (growth[form][more] - growth[form][less]) / sizes[form].cache for form in FORMS}
+        beyond = {form: (growth[form][more] - growth[form][less]) / cache_bytes for form in FORMS}
         cells = {
             form: figure(100 * share, " %", Figure(growth[form][more], "B"), at_most=10)
             for form, share in beyond.items()
@@ -144,7 +131,7 @@ def process_rows(runs: dict[str, list[Seconds]], growth: dict[str, Growth], size
     first = {form: median(run.epochs[0] for run in runs[form]) for form in FORMS}
     later = {form: median(median(run.epochs[1:]) for run in runs[form]) for form in FORMS}
     opening = Figure(max(median(run.opening for run in runs[form]) for form in FORMS), "s")
-    name = f"first epoch of a second run, copied out, against its later ones (opening: {opening})"
+    name = f"first epoch of a second run, against its later ones (opening: {opening})"
     against = ", ".join(str(Figure(seconds, "s")) for seconds in later.values())
     yield name, against, {form: cost(first[form], later[form], at_most=1.25) for form in FORMS}
 
@@ -159,26 +146,22 @@ def cached(folder: Path, form: str, caches: Path, split: str = "val", **settings
     return Loader(dataset, min(BATCH, len(dataset)), WORKERS, **training)
 
 
-def fill_cache(folder: Path, form: str, caches: Path) -> Sizes:
-    """Fill the persistent cache; nothing of it stays mapped here."""
+def fill_cache(folder: Path, form: str, caches: Path) -> int:
+    """Fill the persistent cache, which is one for all forms; returns the bytes of an epoch's tensors."""
     loader, transfer = cached(folder, form, caches), Transfer()
-    copied = [transfer(batch) for batch in loader]
-    return Sizes(sum(copied), max(copied), loader.dataset.cache.store().used_bytes)
+    return sum(transfer(batch) for batch in loader)
 
 
 def contenders_of(
-    form: str, folder: Path, caches: Path, sizes: Sizes, transfer: Transfer
+    form: str, folder: Path, caches: Path, memory: int, transfer: Transfer
 ) -> dict[str, Callable[[], float]]:
     """GlyphFeed's epochs with images of this form."""
     warm, augmented = cached(folder, form, caches), cached(folder, form, caches, "train")
-    source, target = (np.ones(size, dtype=np.uint8) for size in (sizes.epoch, sizes.batch))
-    cold = partial(cold_epoch, folder, form, caches, 2 * sizes.epoch)
+    cold = partial(cold_epoch, folder, form, caches, memory)
     return {
         f"{form}, cold": cold,
         f"{form}, cold, exact": partial(cold, image_loading_config={"scaled": "off"}),
-        f"{form}, cached": lambda: quick_epoch(warm),
-        f"{form}, copied": lambda: quick_epoch(warm, transfer),
-        f"{form}, memory": lambda: min(copy_seconds(source, target) for _ in range(4)),
+        f"{form}, cached": lambda: quick_epoch(warm, transfer),
         f"{form}, waiting": lambda: waiting_percent(warm),
         f"{form}, training": lambda: epoch_seconds(augmented),
     }
@@ -186,12 +169,13 @@ def contenders_of(
 
 def cold_epoch(folder: Path, form: str, caches: Path, memory: int, **settings: Any) -> float:
     """An epoch that fills its own cache, with this much memory available."""
-    own = Path(tempfile.mkdtemp(dir=caches))
+    own = Path(tempfile.mkdtemp(dir=caches.parent))
     try:
         loader = cached(folder, form, own, **settings)
         touch_memory(memory)
         seconds = epoch_seconds(loader)
-        assert loader.dataset.cache.covered == 1, "the cold epoch did not fill its cache"
+        counts = loader.dataset.ledger.totals()
+        assert counts["cache_misses"] == len(loader.dataset), "the cold epoch did not fill its cache"
         return seconds
     finally:
         shutil.rmtree(own)
@@ -201,15 +185,6 @@ def uncached_epoch(batches: Iterable[Any], memory: int) -> float:
     """An epoch of the reference, with the same memory available."""
     touch_memory(memory)
     return epoch_seconds(batches)
-
-
-def copy_seconds(source: np.ndarray, target: np.ndarray) -> float:
-    """Copy all of the source, piece by piece, to the same target."""
-    start = time.perf_counter()
-    for first in range(0, len(source), len(target)):
-        piece = source[first : first + len(target)]
-        np.copyto(target[: len(piece)], piece)
-    return time.perf_counter() - start
 
 
 def waiting_percent(batches: Iterable[object], epochs: int = 4) -> float:

@@ -1,4 +1,4 @@
-"""Settings of the data path, one at a time, on the same pages; the codecs and orders behind them; no model."""
+"""Settings of the data path, one at a time, on the same pages, and the codecs that pages can be kept in; no model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from benchmarks.loaders import (
     SIZE,
     WORKERS,
     Transfer,
-    drop_files,
     epoch_seconds,
     pages,
     quick_epoch,
@@ -30,16 +29,15 @@ from benchmarks.loaders import (
     reference_training,
     touch_memory,
 )
-from ocr.cache.readahead import MAX_AHEAD_BYTES, STEPS
+from ocr.datasets.page_dataset import PageDataset
 from ocr.loader import Loader
-from ocr.loader.order import BLOCK, block_order, epoch_order
 from ocr.pipeline.dense import DensePage
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import RandomStage
 from ocr.pipeline.suffix import ColourJitter, Warp
 
 PLAIN, ITEMS, UNCACHED, DEFAULTS = "plain pipeline", "plain pipeline that keeps its items", "data.cache=off", "defaults"
-HEADINGS = ("first epoch", "warm epoch", "second run", "training epoch, warm", "kept per page")
+HEADINGS = ("first epoch", "warm epoch", "training epoch, warm")
 TOUCHED_BYTES = 1 << 30
 
 
@@ -64,15 +62,11 @@ class Setting:
     dataset: dict[str, Any] = field(default_factory=dict)
     loader: dict[str, Any] = field(default_factory=dict)
     one_by_one: bool = False
-    measures: str = "first warm second training"
+    measures: str = "first warm training"
     filling: float | None = None
     """At most this many times an uncached epoch."""
     warm: float | None = None
     """At least this many times as fast as the plain pipeline."""
-    second: float | None = None
-    """At most this share of the defaults."""
-    kept: float | None = None
-    """At most this many bytes per page."""
     training: dict[str, float] = field(default_factory=dict)
     """Bounds of a warm training epoch as a multiple of the defaults'."""
 
@@ -80,26 +74,25 @@ class Setting:
         """The batches of a split."""
         kept = {"cache": "auto", "cache_folder": caches} | self.dataset
         order = {"shuffle": True, "drop_last": True} if split == "train" else {}
-        given = {"num_workers": WORKERS} | order | self.loader
         dataset = pages(data.receipts, split, **kept)
         if self.one_by_one:
-            stages = dataset.transform.random
-            dataset.transform.random = tuple(
-                OneByOne(stage) if isinstance(stage, Warp | ColourJitter) else stage for stage in stages
-            )
-        return Loader(dataset, min(BATCH, len(dataset)), **given)
+            change_stages(dataset, lambda stage: OneByOne(stage) if isinstance(stage, Warp | ColourJitter) else stage)
+        return Loader(dataset, min(BATCH, len(dataset)), **{"num_workers": WORKERS} | order | self.loader)
 
 
-DENSE = {"cache_form": "dense"}
+def change_stages(dataset: PageDataset, change: Callable[[Any], Any]) -> None:
+    """Replace each random stage; leave out those that become None."""
+    stages = tuple(filter(None, map(change, dataset.path.random)))
+    dataset.path = replace(dataset.path, random=stages)
+
+
 SETTINGS = {
     UNCACHED: Setting({"cache": "off"}, measures="first"),
-    DEFAULTS: Setting(filling=1.15, warm=60),
-    "cache.form=dense": Setting(DENSE, filling=1.15, warm=60, second=0.2, kept=250e3, training={"at_most": 1.1}),
-    "cache.form=dense, normalize=host": Setting(DENSE | {"form": "float"}, measures="first warm", warm=40),
-    "cache.form=dense, data.num_workers=0": Setting(DENSE, {"num_workers": 0}, measures="warm training"),
-    "cache.form=dense, data.num_workers=1": Setting(DENSE, {"num_workers": 1}, measures="warm training"),
-    "cache.form=dense, letterbox.shape=page": Setting(DENSE | {"shape": "page"}, measures="first warm training"),
-    "data.order=blocks": Setting(loader={"order": "blocks"}, measures="training"),
+    DEFAULTS: Setting(filling=1.25, warm=60),
+    "normalize=host": Setting({"form": "float"}, measures="first warm", warm=40),
+    "data.num_workers=0": Setting(loader={"num_workers": 0}, measures="warm training"),
+    "data.num_workers=1": Setting(loader={"num_workers": 1}, measures="warm training"),
+    "letterbox.shape=page": Setting({"shape": "page"}),
     "random stages one by one, in OpenCV": Setting(one_by_one=True, measures="training", training={"at_least": 1.5}),
 }
 
@@ -127,13 +120,11 @@ def grid(data: Data) -> Iterator[Row | str]:
         f"{WORKERS} workers, fastest of {data.rounds} rounds"
     )
     for name in (PLAIN, ITEMS, *SETTINGS):
-        yield Row(name, cells_of(name, best, data), caption)
+        yield Row(name, cells_of(name, best), caption)
     yield (
         "First: against data.cache=off. Warm, with every tensor copied: against the plain pipeline without a cache. "
-        "Second run, its cache on the disk only, and training: against the defaults."
+        "Training: against the defaults."
     )
-    files = [path.stat().st_size for path in (data.receipts / "images/val").iterdir() if path.is_file()]
-    yield f"An image file has {Figure(float(np.mean(files)), 'B')} on average."
     yield compare_pages(data)
 
 
@@ -146,8 +137,6 @@ def contenders_of(name: str, setting: Setting, data: Data) -> dict[str, Callable
     if "warm" in setting.measures:
         warm = filled(setting.load(data, "val", caches))
         found[f"{name}, warm"] = lambda: quick_epoch(warm, transfer)
-    if "second" in setting.measures:
-        found[f"{name}, second"] = partial(second_run, setting, data, caches)
     if "training" in setting.measures:
         augmented = filled(setting.load(data, "train", caches))
         found[f"{name}, training"] = lambda: epoch_seconds(augmented)
@@ -171,34 +160,18 @@ def first_epoch(setting: Setting, data: Data) -> float:
         shutil.rmtree(folder)
 
 
-def second_run(setting: Setting, data: Data, caches: Path) -> float:
-    """Opening and the first epoch of a second run."""
-    drop_files(caches)
-    start = time.perf_counter()
-    copy = Transfer()
-    for batch in setting.load(data, "val", caches):
-        copy(batch)
-    return time.perf_counter() - start
-
-
-def cells_of(name: str, best: dict[str, float], data: Data) -> dict[str, Cell]:
+def cells_of(name: str, best: dict[str, float]) -> dict[str, Cell]:
     """The row of a setting."""
     setting = SETTINGS.get(name, Setting())
     cells: dict[str, Cell] = dict.fromkeys(HEADINGS)
-    first, warm, second, training = (best.get(f"{name}, {what}") for what in ("first", "warm", "second", "training"))
+    first, warm, training = (best.get(f"{name}, {what}") for what in ("first", "warm", "training"))
     if first is not None:
         cells["first epoch"] = cost(first, best[f"{UNCACHED}, first"], setting.filling)
     if warm is not None:
         cells["warm epoch"] = times(best[f"{PLAIN}, first"], warm, setting.warm)
-    if second is not None:
-        cells["second run"] = cost(second, best[f"{DEFAULTS}, second"], setting.second)
     if training is not None:
         ratio = training / best[f"{DEFAULTS}, training"]
         cells["training epoch, warm"] = figure(ratio, " x", Figure(training, "s"), **setting.training)
-    if "second" in setting.measures and name in SETTINGS:
-        dataset = setting.load(data, "val", data.work_folder / "caches").dataset
-        kept = dataset.cache.store().used_bytes / len(dataset)
-        cells["kept per page"] = figure(kept, "B", at_most=setting.kept)
     return cells
 
 
@@ -207,9 +180,7 @@ def compare_pages(data: Data) -> str:
     caches, differences = data.work_folder / "caches", []
     datasets = [Setting(one_by_one=one_by_one).load(data, "train", caches).dataset for one_by_one in (False, True)]
     for dataset in datasets:
-        dataset.transform.random = tuple(
-            stage for stage in dataset.transform.random if isinstance(stage, Warp | ColourJitter | OneByOne)
-        )
+        change_stages(dataset, lambda stage: stage if isinstance(stage, Warp | ColourJitter | OneByOne) else None)
     for index in range(min(64, len(datasets[0]))):
         one, other = (np.int16(dataset.sample(index).image) for dataset in datasets)
         differences.append(np.bincount(np.abs(one - other).ravel(), minlength=256))
@@ -261,7 +232,7 @@ CODECS: dict[str, Codec] = {
 def codecs(data: Data) -> Iterator[Row]:
     """Bytes, reading and writing of each codec."""
     dataset = pages(data.receipts)
-    images = [content(dataset.page(index).image) for index in range(min(len(dataset), 40))]
+    images = [content(dataset.path.make(index).image) for index in range(min(len(dataset), 40))]
     for name, (pack, unpack) in CODECS.items():
         packed, out = [pack(page) for page in images], [np.empty_like(page) for page in images]
         reading = mean_of_fastest([partial(unpack, *both) for both in zip(packed, out, strict=True)], data.rounds)
@@ -289,44 +260,3 @@ def mean_of_fastest(calls: Sequence[Callable[[], object]], rounds: int) -> float
             call()
             best[number] = min(best[number], time.perf_counter() - start)
     return sum(best) / len(best)
-
-
-# -- what `data.order=blocks` costs in mixing and saves in seeks, against a plain shuffle: computed, no page is read
-
-PAGES, EPOCHS = 100_000, 5
-PAGE_BYTES, FAR_BYTES = 150_000, 8 << 20
-"""A dense receipt, and a step that a disk seeks for."""
-Order = Callable[[int, int, int, bool], NDArray[np.integer]]
-ORDERS: dict[str, Order] = {"shuffle": epoch_order, "blocks": block_order}
-
-
-@benchmark("orders", table="loading#orders", pages=())
-def orders(data: Data) -> Iterator[Row]:
-    """Mixing and seeks of the orders of an epoch."""
-    found = {
-        name: [mixing(make(PAGES, 0, epoch, True), BATCH) for epoch in range(EPOCHS)] for name, make in ORDERS.items()
-    }
-    caption = f"{PAGES:,} pages of {PAGE_BYTES / 1e3:.0f} kB, batch size {BATCH}"
-    for what in found["shuffle"][0]:
-        means = {name: Figure(float(np.mean([epoch[what] for epoch in epochs]))) for name, epochs in found.items()}
-        yield Row(what, means, caption)
-
-
-def mixing(order: NDArray[np.integer], batch_size: int) -> dict[str, float]:
-    """Of one epoch: how well the pages of a batch are mixed, and how far apart the reads are."""
-    batches = order[: len(order) // batch_size * batch_size].reshape(-1, batch_size).astype(np.int64)
-    blocks = np.sort(batches // BLOCK, axis=1)
-    different = 1 + (np.diff(blocks, axis=1) != 0).sum(axis=1)
-    same = (blocks[:, :, None] == blocks[:, None, :]).sum(axis=2) - 1
-    independent = (len(order) ** 2 - 1) / 12 / batch_size
-    announced = MAX_AHEAD_BYTES // STEPS // PAGE_BYTES
-    read = np.concatenate([np.sort(order[at : at + announced]) for at in range(0, len(order), announced)])
-    far = np.abs(np.diff(read.astype(np.int64))) * PAGE_BYTES > FAR_BYTES
-    return {
-        "blocks that a batch has pages of": float(different.mean()),
-        "other pages of its own block that a page meets in its batch": float(same.mean()),
-        "variance of the mean position of a batch, against independent pages": float(
-            batches.mean(axis=1).var() / independent
-        ),
-        "pages of 100 that are more than 8 MB away from the one read before": float(100 * far.mean()),
-    }

@@ -1,4 +1,4 @@
-"""A dense cache several times larger than the memory: pages per second of whole epochs, under the limit of a cgroup.
+"""A cache several times larger than the memory: pages per second of whole epochs, under the limit of a cgroup.
 
 As root, with cgroup v1. The disk is limited too, so that it and not the cores sets the pace. Every contender is a
 process of its own in the group, from its first import on, and starts with the file out of memory.
@@ -30,12 +30,10 @@ FILE = "reading the file"
 CONTENDERS: dict[str, dict[str, Any]] = {
     FILE: {},
     "in order": {"shuffle": False},
-    "shuffled, by faults": {"shuffle": True, "advice": "none"},
-    "shuffled, page by page": {"shuffle": True, "advice": "pages"},
-    "shuffled, read ahead": {"shuffle": True},
-    "blocks, read ahead": {"shuffle": True, "order": "blocks"},
+    "shuffled": {"shuffle": True},
+    "shuffled, worker processes": {"shuffle": True, "engine": "processes"},
 }
-PACE = {"shuffled, read ahead": 0.9, "in order": 0.9}
+PACE = dict.fromkeys(("in order", "shuffled", "shuffled, worker processes"), 0.8)
 """At least this share of the pace at which the file is read."""
 
 
@@ -94,7 +92,7 @@ def fill(folder: Path, pages: int, groups: Sequence[Path]) -> Path:
     write_pages(folder, pages)
     dataset = open_dataset(folder)
     dataset.fill_cache()
-    return Path(dataset.cache.store().folder) / "data"
+    return Path(dataset.cache.store.folder) / "data.mdb"
 
 
 def write_pages(folder: Path, pages: int) -> None:
@@ -116,7 +114,7 @@ def write_pages(folder: Path, pages: int) -> None:
 
 
 def open_dataset(folder: Path) -> Any:
-    """The pages with their dense cache."""
+    """The pages with their cache."""
     from benchmarks.harness import pin_threads
     from ocr.datasets import DBTransforms, OCRDataset
     from ocr.pipeline.device import Normalize
@@ -124,7 +122,7 @@ def open_dataset(folder: Path) -> Any:
 
     pin_threads(1)
     transform = DBTransforms([Letterbox(SIDE), Normalize()], normalize="device")
-    kept = {"cache": "prefix", "cache_form": "dense", "cache_folder": folder / "cache"}
+    kept = {"cache": "auto", "cache_folder": folder / "cache"}
     return OCRDataset(folder / "images", folder / "pages.json", transform, use_stored_maps=False, **kept)
 
 
@@ -133,17 +131,9 @@ def read(name: str, folder: Path, file: Path, pages: int, groups: Sequence[Path]
     join(groups)
     if name == FILE:
         return Pace([read_file(file, pages)], 0)
-    from ocr.cache import store
     from ocr.loader import Loader
 
-    settings = dict(CONTENDERS[name])
-    advice = settings.pop("advice", "order")
-    if advice == "none":
-        store.CAN_ADVISE = False
-    dataset = open_dataset(folder)
-    if advice == "pages":
-        dataset.read_ahead = lambda samples: None
-    loader = Loader(dataset, 16, 2, **settings)
+    loader = Loader(open_dataset(folder), 16, 2, **CONTENDERS[name])
     rates, resident = [], []
     for _ in range(EPOCHS):
         rates.append(epoch_rate(loader))

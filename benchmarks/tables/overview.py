@@ -27,7 +27,7 @@ IN_SHORT = (
     Shown("a page without a cache, one thread", "cold", "GlyphFeed", "a page"),
     Shown("- with Pillow, Albumentations and NumPy", "cold", "reference", "a page"),
     Shown("maps of a page", "maps", "ocr.pipeline.targets", "times classic NumPy", against="classic NumPy"),
-    Shown("kept per page, dense", "grid", "cache.form=dense", "kept per page"),
+    Shown("kept per page", "numbers", "kept per page", "this checkout"),
     Shown(
         "pages in their own shape, training", "shapes", "defaults: pages in their own shape", "training", "", "squares"
     ),

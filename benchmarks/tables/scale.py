@@ -98,23 +98,22 @@ def write_shards(base: Path, pages: int) -> None:
     from ocr.pipeline.kept_table import KeptTable
     from ocr.pipeline.signature import file_signature
     from ocr.row_table import RowTableWriter
-    from ocr.shards.index import RAW, ShardIndex
-    from ocr.shards.sample_rows import SampleRows, StoredSample
+    from ocr.shards.index import RAW, SampleRowsWriter, ShardIndex, StoredSample
 
     location = str(base / "train-index.json")
     kept = KeptTable(base / "cache/pages", ShardIndex.__module__, Path.cwd(), location)
     places = {FORMAT: (512, 400_000), "json": (400_896, 3000)}
     sample = StoredSample(NUMBER, f"page-{NUMBER}.{FORMAT}", 0, places, "0" * 32, "1" * 32)
-    row = SampleRows.of([sample]).table.row(0)
-    writer = RowTableWriter({"shard": "i", "number": "q", "position": "i"})
+    row = SampleRowsWriter().append(sample)
+    writer = RowTableWriter({"shard": "i", "number": "q"})
     for number in range(pages):
-        writer.append(row.replace(NUMBER.encode(), b"%08d" % number), number // PAGES_PER_SHARD, number, 0)
+        writer.append(row.replace(NUMBER.encode(), b"%08d" % number), number // PAGES_PER_SHARD, number)
     shards = [
         {"name": f"train-{number:06d}.tar", "bytes": 4 * 10**8, "sha256": "0" * 64, "samples": PAGES_PER_SHARD}
         for number in range(-(-pages // PAGES_PER_SHARD))
     ]
-    about = {"split": "train", "kind": RAW, "annotated": True, "source": "a", "stages": "", "shards": shards}
-    about |= {"names": "", "own_keys": True, "in_order": True}
+    about = {"split": "train", "kind": RAW, "annotated": True, "stages": "", "shards": shards}
+    about |= {"names": "", "own_keys": True}
     assert kept.keep(writer, {location: file_signature(location)}, about).path is not None
 
 

@@ -10,11 +10,8 @@ STEP_SECONDS, STEP_PAGES = 0.06, 16
 """A step of the GPU that the arithmetic is about."""
 GPUS, CORES = 8, 16
 """Of a node."""
-PAGE_MB, SAMPLE_MB = 1.2, 5.2
-"""640 x 640 x 3 bytes, and with its four maps."""
-COPIED = "ready batches, copied"
-SHARDS = {"raw shards": "raw shards", "dense ready shards": "ready shards, dense", "ready shards": "ready shards, raw"}
-TRAINING, VALIDATION = "training, page cache warm", "validation, cached, every tensor copied"
+SHARDS = ("raw shards", "ready shards")
+TRAINING, VALIDATION = "training, cache warm", "validation, cache warm"
 SETS = ((1, 1), (10, 1), (10, 8), (100, 64), (1000, 64))
 """Millions of pages, and nodes."""
 PAGE, NODE, CONSUMED, SET = "A page", "A GPU", "A node's GPUs and cores", "A node's share of a set"
@@ -29,20 +26,20 @@ Numbers = Mapping[str, float]
         Place("scaling#sets", caption="A node"),
     ],
     pages=(),
-    uses=("shards", "epochs", "scale"),
+    uses=("shards", "epochs", "numbers", "scale"),
 )
 def scaling(data: Data) -> Iterator[Row]:
     """Bytes and speed of a page on every way, and cores, network and storage of nodes."""
     read = rows_by_name(data.rows_of("shards"))
-    stored = {name: read[name].value("a page") / 1e6 for name in (*SHARDS, "ready batches")}
-    reads = {"folder": stored["raw shards"], COPIED: stored["ready batches"], **{name: stored[name] for name in SHARDS}}
+    stored = {name: read[name].value("a page") / 1e6 for name in SHARDS}
+    stored["cache"] = rows_by_name(data.rows_of("numbers"))["kept per page"].value("this checkout") / 1e6
     # Two threads on two cores, halved.
-    speed = {name: read[name].value("read") / 2 for name in reads}
+    speed = {name: read[name].value("read") / 2 for name in ("folder", *SHARDS)}
     speed |= {name: rate / 2 for name, rate in epoch_rates(data).items()}
     written = {name: read[name].value("written") / 2 for name in SHARDS}
-    yield from page_rows(reads, speed, written, data)
-    yield from node_rows(reads, speed)
-    yield from set_rows(reads, speed)
+    yield from page_rows(stored, speed, written, data)
+    yield from node_rows(stored, speed)
+    yield from set_rows(stored, speed)
 
 
 def epoch_rates(data: Data) -> dict[str, float]:
@@ -54,20 +51,19 @@ def epoch_rates(data: Data) -> dict[str, float]:
         cell = next(row for row in rows if row.name.startswith(name)).cells["uint8"]
         return cell.measured.value  # type: ignore[union-attr]
 
-    return {TRAINING: counts[1] / seconds("training epoch"), VALIDATION: counts[0] / seconds("- every tensor")}
+    return {TRAINING: counts[1] / seconds("training epoch"), VALIDATION: counts[0] / seconds("later validation")}
 
 
-def page_rows(reads: Numbers, speed: Numbers, written: Numbers, data: Data) -> Iterator[Row]:
+def page_rows(stored: Numbers, speed: Numbers, written: Numbers, data: Data) -> Iterator[Row]:
+    def row(name: str, size: str, rate: float | None = None) -> Row:
+        return Row(name, {"bytes per page": size, "pages/s per core": Figure(rate) if rate else None}, PAGE)
 
-    def row(name: str, stored: str, rate: float | None = None) -> Row:
-        return Row(name, {"bytes per page": stored, "pages/s per core": Figure(rate) if rate else None}, PAGE)
-
-    for name, size in reads.items():
-        yield row(SHARDS.get(name, name), f"{size:.2f} MB read", speed[name])
-    yield row(f"{TRAINING}, augmented", f"{PAGE_MB} MB kept", speed[TRAINING])
-    yield row(VALIDATION, f"{SAMPLE_MB} MB kept", speed[VALIDATION])
-    for name, shown in SHARDS.items():
-        yield row(f"converted to {shown}", f"{reads[name]:.2f} MB written", written[name])
+    for name in ("folder", *SHARDS):
+        yield row(name, f"{stored.get(name, stored['raw shards']):.2f} MB read", speed[name])
+    yield row(f"{TRAINING}, augmented", f"{stored['cache']:.2f} MB kept", speed[TRAINING])
+    yield row(VALIDATION, f"{stored['cache']:.2f} MB kept", speed[VALIDATION])
+    for name in SHARDS:
+        yield row(f"converted to {name}", f"{stored[name]:.2f} MB written", written[name])
     for kind in ("folder", "shards"):
         kept = [one for one in data.rows_of("scale") if one.name == kind][-1]
         yield row(
@@ -76,39 +72,32 @@ def page_rows(reads: Numbers, speed: Numbers, written: Numbers, data: Data) -> I
         )
 
 
-def node_rows(reads: Numbers, speed: Numbers) -> Iterator[Row]:
+def node_rows(stored: Numbers, speed: Numbers) -> Iterator[Row]:
     pages = STEP_PAGES / STEP_SECONDS
     first, every = "in the first epoch only", "every epoch"
-    for name, rate, stored, read, when in (
-        ("raw shards or folder, nothing cached", "folder", reads["raw shards"], "raw shards", every),
-        ("page cache on the node", TRAINING, PAGE_MB, "raw shards", first),
-        ("validation cached", VALIDATION, SAMPLE_MB, "raw shards", first),
-        (
-            "ready shards, dense, validation",
-            "dense ready shards",
-            reads["dense ready shards"],
-            "dense ready shards",
-            every,
-        ),
-        ("ready shards, raw, validation", "ready shards", reads["ready shards"], "ready shards", every),
+    for name, rate, kept, read, when in (
+        ("raw shards or folder, nothing cached", "folder", "raw shards", "raw shards", every),
+        ("training, cached on the node", TRAINING, "cache", "raw shards", first),
+        ("validation, cached on the node", VALIDATION, "cache", "raw shards", first),
+        ("validation, ready shards", "ready shards", "ready shards", "ready shards", every),
     ):
-        network = f"{pages:.0f} x {reads[read]:.2f} MB = {pages * reads[read] * 8 / 1e3:.1f} Gbit/s, {when}"
+        network = f"{pages:.0f} x {stored[read]:.2f} MB = {pages * stored[read] * 8 / 1e3:.1f} Gbit/s, {when}"
         cells = {
             "cores per GPU": f"{pages:.0f} / {speed[rate]:.0f} = {pages / speed[rate]:.1f}",
             "network per GPU": network,
-            "storage per million pages": f"{stored:.2f} TB",
+            "storage per million pages": f"{stored[kept]:.2f} TB",
         }
         yield Row(name, cells, NODE)
 
 
-def set_rows(reads: Numbers, speed: Numbers) -> Iterator[Row]:
+def set_rows(stored: Numbers, speed: Numbers) -> Iterator[Row]:
     """How long an epoch of millions of pages takes, and what a node holds of them."""
-    page, consumed = reads["raw shards"], GPUS * STEP_PAGES / STEP_SECONDS
+    page, consumed = stored["raw shards"], GPUS * STEP_PAGES / STEP_SECONDS
     for name, arithmetic in (
         ("GPUs of a node consume, pages/s", f"{GPUS} x {STEP_PAGES / STEP_SECONDS:.0f} = {consumed:,.0f}"),
         ("its cores load uncached, pages/s", f"{CORES} x {speed['folder']:.0f} = {CORES * speed['folder']:,.0f}"),
         (
-            "its cores load from a page cache, pages/s",
+            "its cores load from the cache, pages/s",
             f"{CORES} x {speed[TRAINING]:.0f} = {CORES * speed[TRAINING]:,.0f}",
         ),
         ("it reads uncached", f"{consumed:,.0f} x {page:.2f} MB = {consumed * page * 8 / 1e3:.1f} Gbit/s"),
@@ -120,6 +109,6 @@ def set_rows(reads: Numbers, speed: Numbers) -> Iterator[Row]:
             "nodes": nodes,
             "E": f"{millions * 1e6 / nodes / consumed / 60:.0f} min",
             "pages per node and epoch": f"{millions / nodes:.3g} M",
-            "page cache of all pages": f"{millions * PAGE_MB:,.1f} TB",
+            "cache of all pages": f"{millions * stored['cache']:,.2f} TB",
         }
         yield Row(f"{millions:,} M", cells, SET)

@@ -1,9 +1,8 @@
-"""Epochs from tar shards, raw, ready and dense, against the folder and against the plain `webdataset` pipeline.
+"""Epochs from tar shards, raw and ready, against the folder and against the plain `webdataset` pipeline.
 
-All give the same batches of uint8 pages and maps, without a cache, from files that lie in the machine's memory. Ready
-batches are handed out as they lie, so they are also timed with every tensor copied once. The `webdataset` pipeline does
-the same work with the same stages: the library reads the tar, torch's DataLoader runs it in as many worker processes as
-the loader has threads.
+All give the same batches of uint8 pages and maps, without a cache, from files that lie in the machine's memory. The
+`webdataset` pipeline does the same work with the same stages: the library reads the tar, torch's DataLoader runs it in
+as many worker processes as the loader has threads.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -22,31 +20,25 @@ import numpy as np
 import webdataset
 
 from benchmarks.harness import Data, Figure, Place, Row, benchmark, fastest, figure, interleave
-from benchmarks.loaders import BATCH, SIZE, WORKERS, Transfer, epoch_seconds, pages
+from benchmarks.loaders import BATCH, SIZE, WORKERS, epoch_seconds, pages
 from ocr.datasets import OCRWebDataset
 from ocr.loader import Loader
 from ocr.pipeline.batch import Item, collate, to_item
-from ocr.pipeline.metadata import read_polygons
-from ocr.pipeline.sample import Maps, Sample
+from ocr.pipeline.dense import DensePage
+from ocr.pipeline.metadata import from_json, read_claimed_size, read_polygons
+from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import Targets
-from ocr.shards.index import image_extension
+from ocr.shards.index import PAGE, image_extension
 from ocr.tools.convert.report import convert
 from ocr.tools.convert.settings import ConvertSettings
 
 COUNT = 2 * WORKERS
-KINDS: dict[str, dict[str, Any]] = {
-    "raw shards": {},
-    "ready shards": {"ready": True, "form": "raw"},
-    "dense ready shards": {"ready": True, "form": "dense"},
-    "ready batches": {"ready_batches": BATCH},
-}
+KINDS: dict[str, dict[str, Any]] = {"raw shards": {}, "ready shards": {"ready": True}}
 GOALS = (
     ("raw shards", "folder", 0.91),
     ("raw shards", "webdataset, raw", 1),
     ("ready shards", "raw shards", 5),
-    ("dense ready shards", "raw shards", 5),
     ("ready shards", "webdataset, ready", 1),
-    ("ready batches, copied", "raw shards", 5),
 )
 """A contender, what it is compared with, and how many times as fast it should be."""
 
@@ -57,7 +49,7 @@ def shards(data: Data) -> Iterator[Row]:
     dataset = pages(data.receipts)
     written = {name: write(dataset, data.work_folder, name) for name in KINDS}
     patterns = {name: f"{data.work_folder}/{name.replace(' ', '-')}/val-*.tar" for name in KINDS}
-    raw, ready = RawWork(dataset), ReadyWork(dataset.targets)
+    raw, ready = partial(from_raw, dataset), partial(from_ready, dataset.targets)
     # Its workers are forked before threads get busy.
     loaders: dict[str, Iterable[Any]] = {
         "webdataset, raw": plain_webdataset(patterns["raw shards"], raw),
@@ -68,7 +60,6 @@ def shards(data: Data) -> Iterator[Row]:
         loaders[name] = Loader(OCRWebDataset(pattern, dataset.transform), BATCH, WORKERS)
     check_same(loaders)
     epochs: dict[str, Callable[[], float]] = {name: partial(epoch_seconds, loader) for name, loader in loaders.items()}
-    epochs["ready batches, copied"] = partial(epoch_seconds, loaders["ready batches"], Transfer())
     best = fastest(interleave(epochs, data.rounds))
     caption = f"Epochs of {len(dataset)} pages, {SIZE}x{SIZE}, {WORKERS} workers, fastest of {data.rounds} rounds"
     speed = {name: Figure(len(dataset) / seconds, " pages/s") for name, seconds in best.items()}
@@ -83,8 +74,6 @@ def shards(data: Data) -> Iterator[Row]:
 def write(dataset: Any, folder: Path, kind: str) -> tuple[Figure, Figure]:
     """Shards of a kind: bytes of a page, and pages per second of writing."""
     out, per_shard = folder / kind.replace(" ", "-"), -(-len(dataset) // COUNT)
-    if kind == "ready batches":
-        per_shard = -(-per_shard // BATCH) * BATCH
     start = time.perf_counter()
     with contextlib.redirect_stdout(StringIO()), contextlib.redirect_stderr(StringIO()):
         convert({"val": dataset}, str(out), ConvertSettings(samples_per_shard=per_shard, **KINDS[kind]))
@@ -93,35 +82,20 @@ def write(dataset: Any, folder: Path, kind: str) -> tuple[Figure, Figure]:
     return Figure(size, "B"), Figure(rate, " pages/s")
 
 
-class RawWork:
+def from_raw(dataset: Any, stored: dict[str, Any]) -> Item:
     """What the loader does with a raw sample, for a dictionary of `webdataset`."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.fixed, self.targets = replace(dataset.fixed_part, draw_maps=dataset.targets), dataset.targets
-
-    def __call__(self, stored: dict[str, Any]) -> Item:
-        members = {name: data for name, data in stored.items() if not name.startswith("__")}
-        noted = json.loads(members["json"])
-        size = noted["size"] and tuple(noted["size"])
-        encoded = members[image_extension(members) or ""]
-        page = Sample(0, noted["filename"], "", read_polygons(noted), claimed_size=size, encoded=encoded)
-        return to_item(self.fixed(page), None, self.targets)
+    noted = json.loads(stored["json"])
+    encoded = stored[image_extension(stored) or ""]
+    page = Sample(0, noted["filename"], "", read_polygons(noted), True, read_claimed_size(noted), encoded=encoded)
+    return to_item(dataset.targets(dataset.path.fixed_part(page)), None, dataset.targets)
 
 
-class ReadyWork:
+def from_ready(targets: Targets, stored: dict[str, Any]) -> Item:
     """What the loader does with a ready sample, for a dictionary of `webdataset`."""
-
-    def __init__(self, targets: Targets) -> None:
-        self.targets = targets
-
-    def __call__(self, stored: dict[str, Any]) -> Item:
-        noted = json.loads(stored["json"])
-        arrays = {
-            name: np.lib.format.read_array(BytesIO(stored[f"{name}.npy"]), allow_pickle=False)
-            for name in ("image", *Maps._fields)
-        }
-        page = Sample(0, noted["filename"], "", read_polygons(noted), image=arrays.pop("image"), maps=Maps(**arrays))
-        return to_item(page, None, self.targets)
+    noted = json.loads(stored["json"])
+    dense = DensePage(np.lib.format.read_array(BytesIO(stored[PAGE]), allow_pickle=False))
+    page = Sample(0, noted["filename"], "", **from_json(noted), lazy=dense)
+    return to_item(targets(page.unpacked()), None, targets)
 
 
 def plain_webdataset(pattern: str, work: Callable[[dict[str, Any]], Item]) -> Any:

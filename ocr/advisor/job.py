@@ -442,7 +442,7 @@ def progress(console: Console) -> Iterator[Show]:
 @contextmanager
 def _temporary_folder(config: DictConfig) -> Iterator[Path]:
     """A folder next to the caches for those that are only tried; folders of killed commands are removed too."""
-    from ocr.cache.folder import cache_root
+    from ocr.cache.store import cache_root
 
     root = cache_root(config.cache.folder)
     root.mkdir(parents=True, exist_ok=True)
