@@ -103,7 +103,7 @@ def causes(data: Data) -> Iterator[Row | str]:
     found = inspect_split(data.receipts, "train")
     for cause in found["causes"]:
         cells = {"missed": cause["missed"], "false": cause["false"], "points": f"{cause['points']:+.2f}"}
-        yield Row(cause["cause"], {**cells, "what would help": cause["cure"]})
+        yield Row(cause["cause"], {**cells, "what would help": cause["fix"]})
     yield f"{found['explained']:.1%} of {len(found['errors'])} errors have a cause."
 
 

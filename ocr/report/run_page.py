@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import Any
 
 from ocr.report.charts import Line, LineChart, Point, line_style
-from ocr.report.numbers import MISSING, in_bytes, in_count, in_digits, in_percent, in_seconds
+from ocr.report.numbers import MISSING, in_bytes, in_count, in_digits, in_percent, in_score, in_seconds
 from ocr.report.page import breakable, render, write_page
 
 WAIT, WAIT_IS_MUCH = "data_wait", 0.1
@@ -116,7 +116,6 @@ def write_runs(found: Sequence[Mapping[str, Any]], path: Path) -> None:
 def _content(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     runs = name_runs(found)
     sentence, state = verdict(runs)
-    hmeans = hmean_charts(runs)
     return {
         "title": f"report: {', '.join(run.name for run in runs)}",
         "heading": "report",
@@ -124,8 +123,7 @@ def _content(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "state": state,
         "runs": runs,
         "tiles": _tiles(runs[0]) if len(runs) == 1 else [],
-        "hmeans": hmeans,
-        "curves": other_charts(runs),
+        "charts": [chart for chart in [*hmean_charts(runs), *other_charts(runs)] if chart.shown],
         "parts": parts_rows(runs),
         "parts_keys": [
             (colour, name) for part, (name, colour) in PARTS.items() if any(part in r.seconds for r in runs)
@@ -158,10 +156,10 @@ def verdict(runs: Sequence[Run]) -> tuple[str, str]:
     return sentence, "plain"
 
 
-def score(found: Mapping[str, Any], figure: str) -> str:
-    """An H-mean, precision or recall with three decimals."""
-    value = found.get(figure)
-    return f"{value:.3f}" if isinstance(value, float | int) else MISSING
+def score(epoch: Mapping[str, Any], figure: str) -> str:
+    """A score of an epoch, or of a page; both are read from files."""
+    value = epoch.get(figure)
+    return in_score(value if isinstance(value, float | int) else None)
 
 
 def _tiles(run: Run) -> list[tuple[str, str]]:
@@ -185,12 +183,12 @@ def hmean_charts(runs: Sequence[Run]) -> list[LineChart]:
             Line(name, runs[0].curve(figure), score(runs[0].best, figure), line_style(at))
             for at, (figure, name) in enumerate(HMEANS.items())
         ]
-        return _drawn(LineChart("H-mean", EPOCHS, "H-mean", lines, note, from_zero=False))
+        return [LineChart("H-mean", EPOCHS, "H-mean", lines, note, from_zero=False)]
     charts = []
     for figure, name in HMEANS.items():
         lines = _lines(runs, lambda run: run.curve(figure), lambda run: score(run.best, figure))  # noqa: B023
         charts.append(LineChart(f"H-mean at {name}", EPOCHS, "H-mean", lines, note, from_zero=False))
-    return _drawn(*charts)
+    return charts
 
 
 def other_charts(runs: Sequence[Run]) -> list[LineChart]:
@@ -199,12 +197,12 @@ def other_charts(runs: Sequence[Run]) -> list[LineChart]:
     speed = _lines(runs, lambda run: run.curve("samples_per_s"), lambda run: in_count(run.samples_per_s))
     memory = _lines(runs, lambda run: run.curve("memory_gb"), lambda run: in_bytes(run.most_bytes))
     wait = _lines(runs, lambda run: run.wait_shares, lambda run: in_percent(run.wait_share))
-    return _drawn(
+    return [
         LineChart("Loss", EPOCHS, "training loss", loss, "Of logged steps; the figure is the mean of the last epoch."),
         LineChart("Speed", EPOCHS, "samples per second", speed, "With validation; the figure is the median."),
         LineChart("Waiting for data", EPOCHS, "share of the epoch", wait, "The figure is the median.", is_share=True),
         LineChart("Memory", EPOCHS, "GB", memory, "After each epoch, with worker processes; the figure is the most."),
-    )
+    ]
 
 
 def parts_rows(runs: Sequence[Run]) -> list[tuple[str, str, list[tuple[str, float]]]]:
@@ -219,10 +217,6 @@ def parts_rows(runs: Sequence[Run]) -> list[tuple[str, str, list[tuple[str, floa
 
 def _lines(runs: Sequence[Run], points: Callable[[Run], Sequence[Point]], value: Callable[[Run], str]) -> list[Line]:
     return [Line(run.name, points(run), value(run), line_style(at)) for at, run in enumerate(runs)]
-
-
-def _drawn(*charts: LineChart) -> list[LineChart]:
-    return [chart for chart in charts if chart.shown]
 
 
 # -- tables

@@ -34,9 +34,10 @@ def table(page: str, caption: str) -> list[list[str]]:
 
 def test_a_run_is_shown_with_curves_pages_settings_and_epochs(tmp_path):
     page = render_runs([read_run(write_run(tmp_path / "run"))])
+    Markup(page).check()
     assert Markup(page).headings == SECTIONS
     titles = re.findall(r"<h3>(.*?)</h3>", page)
-    assert titles == ["H-mean", "Time of an epoch", "Loss", "Speed", "Waiting for data", "Memory"]
+    assert titles == ["H-mean", "Loss", "Speed", "Waiting for data", "Memory", "Time of an epoch"]
     assert "H-mean 0.817 after 6 of 6 epochs" in page.split("<h2>")[0]
     assert not re.search(r"<script|<link|<img|\bsrc=|@import|url\(|https?:", page)
     (head, *hardest) = table(page, "Worst first")
@@ -50,6 +51,7 @@ def test_a_run_is_shown_with_curves_pages_settings_and_epochs(tmp_path):
 
 def test_runs_are_compared_best_first_and_only_by_settings_that_differ(tmp_path):
     page = render_runs(three_runs(tmp_path))
+    Markup(page).check()
     assert Markup(page).headings == SECTIONS
     assert AWKWARD not in page
     assert f"The best run is {AWKWARD}: H-mean 0.944 after 80 of 80 epochs (short 0.817)" in unescape(page)
