@@ -171,7 +171,7 @@ def checkpoint(out: Path) -> Path:
 def curve(run: Path) -> list[tuple[float, float]]:
     """Minutes of training and validation so far, and the H-mean of each validation."""
     points, seconds = [], 0.0
-    for epoch in read_run(run)["epochs"]:
+    for epoch in read_run(run).epochs:
         seconds += sum(epoch["seconds"].values())
         if epoch.get("hmean") is not None:
             points.append((seconds / 60, epoch["hmean"]))

@@ -86,7 +86,7 @@ class Inspection:
 
     @cached_property
     def gains(self) -> list[Gain]:
-        return rank_gains(self.errors, self.counts, Setup(self.boxes, self.page_size, self.curves))
+        return rank_gains(self)
 
     @property
     def sentence(self) -> str:
@@ -144,24 +144,9 @@ def scores_of(counts: Counts) -> dict[str, Any]:
 
 def page_row(page: PageResult) -> dict[str, Any]:
     """One row of the table of pages."""
-    counts, (precision, recall, hmean) = page.counts, page.cleval
-    return {
-        "page": page.name,
-        "width": page.size[0],
-        "height": page.size[1],
-        "words": counts.words,
-        "boxes": counts.boxes,
-        "matched": counts.matched,
-        "missed": page.missed,
-        "false": page.false,
-        "precision": counts.precision,
-        "recall": counts.recall,
-        "hmean": counts.hmean,
-        "hmean_70": page.tight.hmean,
-        "cleval_precision": precision,
-        "cleval_recall": recall,
-        "cleval_hmean": hmean,
-    }
+    cleval = dict(zip(("cleval_precision", "cleval_recall", "cleval_hmean"), page.cleval, strict=True))
+    row = {"page": page.name, "width": page.size[0], "height": page.size[1], **scores_of(page.counts)}
+    return row | {"missed": page.missed, "false": page.false, "hmean_70": page.tight.hmean, **cleval}
 
 
 # -- gains
@@ -181,24 +166,16 @@ class Gain:
     fix: str
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What fixes refer to."""
-
-    boxes: BoxesFromMap
-    page_size: int | None
-    curves: Mapping[str, Sequence[Point]]
-
-
-def rank_gains(errors: Sequence[Error], counts: Counts, setup: Setup) -> list[Gain]:
+def rank_gains(inspection: Inspection) -> list[Gain]:
     """Every cause that has errors, the largest gain first."""
     gains = []
     for cause in CAUSES:
-        chosen = [error for error in errors if error.cause == cause]
-        if chosen:
-            missed, false = (sum(error.kind == kind for error in chosen) for kind in (MISSED, FALSE))
-            points = 100 * (without(counts, cause, missed, false).hmean - counts.hmean)
-            gains.append(Gain(cause, missed, false, points, FIXES[cause](chosen, setup)))
+        errors = [error for error in inspection.errors if error.cause == cause]
+        if errors:
+            missed, false = (sum(error.kind == kind for error in errors) for kind in (MISSED, FALSE))
+            points = 100 * (without(inspection.counts, cause, missed, false).hmean - inspection.counts.hmean)
+            fix = FIXES[cause]
+            gains.append(Gain(cause, missed, false, points, fix if isinstance(fix, str) else fix(errors, inspection)))
     return sorted(gains, key=lambda gain: -gain.points)
 
 
@@ -215,30 +192,30 @@ def without(counts: Counts, cause: str, missed: int, false: int) -> Counts:
     return replace(counts, matched=counts.matched + missed, boxes=counts.boxes - false + missed)
 
 
-def _larger_pages(errors: Sequence[Error], setup: Setup) -> str:
+def _larger_pages(errors: Sequence[Error], inspection: Inspection) -> str:
     height = float(np.percentile([error.height for error in errors], 25))
-    if setup.page_size is None or height <= 0:
+    if inspection.page_size is None or height <= 0:
         return "larger pages: transforms.size"
-    wanted = -(-setup.page_size * max(SMALL_HEIGHT / height, 1.1) // STRIDE) * STRIDE
+    wanted = -(-inspection.page_size * max(SMALL_HEIGHT / height, 1.1) // STRIDE) * STRIDE
     return f"larger pages: transforms.size={wanted:.0f} gives 3 of 4 of them {SMALL_HEIGHT:g} px; then train again"
 
 
-def _other_threshold(errors: Sequence[Error], setup: Setup) -> str:
+def _other_threshold(errors: Sequence[Error], inspection: Inspection) -> str:
     parts = []
     for name in ("box_thresh", "thresh"):
         count = sum(error.setting == name for error in errors)
         if count:
-            parts.append(f"{count} under {name}: {_best_value(name, setup)}")
+            parts.append(f"{count} under {name}: {_best_value(name, inspection)}")
     for name in ("min_size", "max_candidates"):
         count = sum(error.setting == name for error in errors)
         if count:
-            parts.append(f"{count} removed by boxes.{name}={getattr(setup.boxes, name)}")
+            parts.append(f"{count} removed by boxes.{name}={getattr(inspection.boxes, name)}")
     return "; ".join(parts)
 
 
-def _best_value(name: str, setup: Setup) -> str:
+def _best_value(name: str, inspection: Inspection) -> str:
     """The best value of a threshold, as measured on these pages."""
-    curve, configured = setup.curves[name], getattr(setup.boxes, name)
+    curve, configured = inspection.curves[name], getattr(inspection.boxes, name)
     baseline = next(point.counts for point in curve if point.value == configured)
     best = best_point(curve)
     if best.counts.hmean <= baseline.hmean:
@@ -250,54 +227,49 @@ def _best_value(name: str, setup: Setup) -> str:
     )
 
 
-def _merged(errors: Sequence[Error], setup: Setup) -> str:
+def _merged(errors: Sequence[Error], inspection: Inspection) -> str:
     apart = sum(error.setting == "thresh" for error in errors)
     words = sum(error.kind == MISSED for error in errors)
-    ratio = (
-        f"smaller kernels (targets.shrink_ratio={setup.boxes.shrink_ratio - 0.1:.1f}) or larger pages, trained again"
-    )
-    return f"{apart} of {words} come apart at a higher boxes.thresh ({_best_value('thresh', setup)}); {ratio}"
+    thresh = f"{apart} of {words} come apart at a higher boxes.thresh ({_best_value('thresh', inspection)})"
+    ratio = inspection.boxes.shrink_ratio - 0.1
+    return f"{thresh}; smaller kernels (targets.shrink_ratio={ratio:.1f}) or larger pages, trained again"
 
 
-def _sizes(errors: Sequence[Error], setup: Setup) -> str:
-    if setup.boxes.unclip_ratio != EXACT:
-        return f"boxes.unclip_ratio=exact in place of {setup.boxes.unclip_ratio}; or ocr sweep"
+def _sizes(errors: Sequence[Error], inspection: Inspection) -> str:
+    if inspection.boxes.unclip_ratio != EXACT:
+        return f"boxes.unclip_ratio=exact in place of {inspection.boxes.unclip_ratio}; or ocr sweep"
     near = sum(error.kind == MISSED and error.iou > 0.4 for error in errors)
     return f"{near} have an IoU over 0.4: larger pages or longer training; look whether the labels are tight"
 
 
-def _relabel(errors: Sequence[Error], setup: Setup) -> str:
+def _relabel(errors: Sequence[Error], inspection: Inspection) -> str:
     pages = list(dict.fromkeys(error.page for error in errors))
     more = f" and {len(pages) - LISTED_PAGES} more pages" if len(pages) > LISTED_PAGES else ""
     return f"relabel these {len(errors)} words, on {', '.join(pages[:LISTED_PAGES])}{more}"
 
 
-def _threshold_against(errors: Sequence[Error], setup: Setup) -> str:
-    return f"train with such pages; {_best_value('box_thresh', setup)}"
+def _threshold_against(errors: Sequence[Error], inspection: Inspection) -> str:
+    return f"train with such pages; {_best_value('box_thresh', inspection)}"
 
 
-def _say(text: str) -> Callable[[Sequence[Error], Setup], str]:
-    return lambda errors, setup: text
-
-
-FIXES: Mapping[str, Callable[[Sequence[Error], Setup], str]] = {
-    "cut by the page": _say("scan with a margin, or mark text that is cut as ignored"),
-    "masked": _say("look at the ignored regions; for small text larger pages, or targets.min_text_size"),
+FIXES: Mapping[str, str | Callable[[Sequence[Error], Inspection], str]] = {
+    "cut by the page": "scan with a margin, or mark text that is cut as ignored",
+    "masked": "look at the ignored regions; for small text larger pages, or targets.min_text_size",
     "labelled twice": _relabel,
     "merged": _merged,
-    "split": _say("label lines or words, not both; train with RandomScale; a lower boxes.thresh joins pieces"),
+    "split": "label lines or words, not both; train with RandomScale; a lower boxes.thresh joins pieces",
     "under a threshold": _other_threshold,
     "low IoU": _sizes,
     "too small": _larger_pages,
-    "faint": _say("more faint pages, and ColourJitter with more contrast"),
-    "unusual": _say("more pages with such text; QuarterTurn or RandomRotate for steep text"),
-    "one character": _say("more pages with lone characters, or larger pages"),
-    "duplicate": _say("a lower boxes.thresh joins them; look whether one word has two labels"),
-    "logo or code": _say("mark logos and codes as ignored, or train with more pages that have them"),
+    "faint": "more faint pages, and ColourJitter with more contrast",
+    "unusual": "more pages with such text; QuarterTurn or RandomRotate for steep text",
+    "one character": "more pages with lone characters, or larger pages",
+    "duplicate": "a lower boxes.thresh joins them; look whether one word has two labels",
+    "logo or code": "mark logos and codes as ignored, or train with more pages that have them",
     "rule or border": _threshold_against,
     "unlabelled text": _relabel,
     "noise": _threshold_against,
-    "other": _say("look at them in the atlas"),
+    "other": "look at them in the atlas",
 }
 
 

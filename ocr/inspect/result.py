@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from ocr.evaluation import CLEvalMetric
 from ocr.evaluation.boxes import BoxesFromMap, Detections
 from ocr.evaluation.hmean import TIGHT_IOU, Counts
 from ocr.geometry.polygons import Polygons
-from ocr.inspect.causes import MissedWord, cause_of_false, cause_of_miss, collect_evidence
+from ocr.inspect.causes import FalseBox, MissedWord, cause_of_false, cause_of_miss, collect_evidence
 from ocr.inspect.page import IOU, MatchedPage, PageInput
 from ocr.inspect.shapes import Shape
 from ocr.pipeline.targets import Targets
@@ -120,43 +121,29 @@ def _counts_at(page: MatchedPage, iou: float) -> Counts:
 
 
 def _errors(page: MatchedPage) -> list[Error]:
-    evidence, name, truth = collect_evidence(page), page.given.name, page.given.truth
-    outlines = list(truth), list(page.detections.polygons)
-    errors = []
-    for index, word in evidence.missed.items():
-        cause, detail = cause_of_miss(word)
-        score, setting, value = _hidden_by(cause, word)
-        look = word.shape
-        errors.append(
-            Error(
-                name, MISSED, index, cause, detail, _points(outlines[0][index]), look.height, look.contrast, word.iou,
-                score, truth.texts[index], setting, value,
-            )
-        )  # fmt: skip
-    for index, box in evidence.false.items():
-        cause, detail = cause_of_false(box)
-        look = box.shape
-        errors.append(
-            Error(
-                name, FALSE, index, cause, detail, _points(outlines[1][index]), look.height, look.contrast, box.iou,
-                box.score,
-            )
-        )  # fmt: skip
-    return errors
+    evidence, truth = collect_evidence(page), page.given.truth
+    words, boxes = list(truth), list(page.detections.polygons)
+
+    def error(kind: str, index: int, outline: NDArray[np.float32], found: MissedWord | FalseBox, **more: Any) -> Error:
+        cause, detail = cause_of_miss(found) if isinstance(found, MissedWord) else cause_of_false(found)
+        hidden = _hidden_by(cause, found) if isinstance(found, MissedWord) else {"score": found.score}
+        points = np.round(outline.astype(np.float64), 1).tolist()
+        look = found.shape
+        return Error(
+            page.given.name, kind, index, cause, detail, points, look.height, look.contrast, found.iou, **hidden, **more
+        )
+
+    missed = [error(MISSED, at, words[at], word, text=truth.texts[at]) for at, word in evidence.missed.items()]
+    return missed + [error(FALSE, at, boxes[at], box) for at, box in evidence.false.items()]
 
 
-def _hidden_by(cause: str, word: MissedWord) -> tuple[float | None, str | None, float | None]:
+def _hidden_by(cause: str, word: MissedWord) -> dict[str, Any]:
     """Score, setting and value at which a word would be found, if a threshold is to blame."""
     if cause == "merged" and word.apart_at is not None:
-        return None, "thresh", word.apart_at
+        return {"setting": "thresh", "value": word.apart_at}
     if cause == "under a threshold" and word.loose is not None:
-        return word.loose.score, word.loose.setting, word.loose.value
-    return None, None, None
-
-
-def _points(outline: NDArray[np.float32]) -> list[list[float]]:
-    points: list[list[float]] = np.round(outline.astype(np.float64), 1).tolist()
-    return points
+        return {"score": word.loose.score, "setting": word.loose.setting, "value": word.loose.value}
+    return {}
 
 
 def _scored_candidates(page: MatchedPage) -> NDArray[np.float64]:
