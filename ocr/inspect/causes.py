@@ -14,22 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.inspect.page import MatchedPage
+from ocr.inspect.page import LooseMatch, MatchedPage
 from ocr.inspect.shapes import Shape, Texture, measure_texture
 
 OTHER = "other"
 MOSTLY = 0.5
 """Share of an outline from which it counts as covered by another one, or as inside it."""
 Sides = tuple[float, float, float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class LooseMatch:
-    """The setting of the boxes that hides a word, and the value that would show it."""
-
-    setting: str
-    value: float
-    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +53,6 @@ class MissedWord:
     """Of the best box."""
     sides: Sides = (0.0, 0.0, 0.0, 0.0)
     """How far that box reaches beyond the word: left, top, right, bottom."""
-    covered: float = 0.0
-    """Share of the word that it covers."""
     probability: float = 0.0
     """Mean of the map in the word."""
 
@@ -91,19 +80,11 @@ class FalseBox:
     edge_distance: float = 100.0
 
 
-@dataclass(frozen=True, slots=True)
-class PageEvidence:
-    """All errors of a page: what is known about word or box `index`."""
-
-    missed: dict[int, MissedWord]
-    false: dict[int, FalseBox]
-
-
-def collect_evidence(page: MatchedPage) -> PageEvidence:
-    """Look at every missed word and every false box."""
+def collect_evidence(page: MatchedPage) -> tuple[dict[int, MissedWord], dict[int, FalseBox]]:
+    """What is known about every missed word and every false box, by their index on the page."""
     relations = _Relations(page)
     missed = {word: relations.missed_word(word) for word in page.missed.tolist()}
-    return PageEvidence(missed, {box: relations.false_box(box) for box in page.false.tolist()})
+    return missed, {box: relations.false_box(box) for box in page.false.tolist()}
 
 
 class _Relations:
@@ -137,10 +118,9 @@ class _Relations:
             pieces=len(pieces),
             pieces_cover=float(self.covers[pieces].sum()),
             has_twin=page.has_twin(word),
-            loose=self._loose(word),
+            loose=page.loose.get(word),
             iou=0.0 if best is None else float(self.iou[best]),
             sides=self._sides(best),
-            covered=0.0 if best is None else float(self.covers[best]),
             probability=page.probability_in(word),
         )
 
@@ -176,10 +156,6 @@ class _Relations:
             same_box = (self.overlaps.det == self.overlaps.det[pair]) & (self.covers >= MOSTLY)
             most = max(most, int(same_box.sum()) - 1)
         return most
-
-    def _loose(self, word: int) -> LooseMatch | None:
-        found = self.page.loose.get(word)
-        return None if found is None else LooseMatch(*found)
 
     def _sides(self, pair: int | None) -> Sides:
         if pair is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -34,6 +35,14 @@ class PageInput:
     """Width and height of the page."""
     truth: Polygons
     """On the page."""
+
+
+class LooseMatch(NamedTuple):
+    """The setting of the boxes that hides a word, the value that would show it, and the score of its box."""
+
+    setting: str
+    value: float
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,24 +131,22 @@ class MatchedPage:
         return left_out & ~self.overlaps.ignore
 
     @cached_property
-    def loose(self) -> dict[int, tuple[str, float, float]]:
-        """For missed words: the setting that hides them, the value that would show them, and the score of the box.
-
-        The setting that has to change least comes first: `max_candidates`, `box_thresh`, `min_size`, `thresh`.
-        """
-        hidden: dict[int, tuple[str, float, float]] = {}
+    def loose(self) -> dict[int, LooseMatch]:
+        """Missed words that a setting hides; that which has to change least comes first: `max_candidates`,
+        `box_thresh`, `min_size`, `thresh`."""
+        hidden: dict[int, LooseMatch] = {}
         settings, missed = self.settings, self.missed
         small = self._candidates(min_size=0)
         # Far below, the map has outlines everywhere.
         lower = [level for level in reversed(self.candidates) if settings.thresh / 2 <= level < settings.thresh]
         for word, score in _best_scores(self.candidates[settings.thresh], missed).items():
             setting = "box_thresh" if score < settings.box_thresh else "max_candidates"
-            hidden[word] = (setting, score, score)
+            hidden[word] = LooseMatch(setting, score, score)
         for word, score in _best_scores(small, missed).items():
-            hidden.setdefault(word, ("min_size", 0.0, score))
+            hidden.setdefault(word, LooseMatch("min_size", 0.0, score))
         for level in lower:
             for word, score in _best_scores(self.candidates[level], missed).items():
-                hidden.setdefault(word, ("thresh", level, score))
+                hidden.setdefault(word, LooseMatch("thresh", level, score))
         return hidden
 
     @cached_property

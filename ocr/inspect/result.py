@@ -121,7 +121,7 @@ def _counts_at(page: MatchedPage, iou: float) -> Counts:
 
 
 def _errors(page: MatchedPage) -> list[Error]:
-    evidence, truth = collect_evidence(page), page.given.truth
+    (missed, false), truth = collect_evidence(page), page.given.truth
     words, boxes = list(truth), list(page.detections.polygons)
 
     def error(kind: str, index: int, outline: NDArray[np.float32], found: MissedWord | FalseBox, **more: Any) -> Error:
@@ -133,8 +133,8 @@ def _errors(page: MatchedPage) -> list[Error]:
             page.given.name, kind, index, cause, detail, points, look.height, look.contrast, found.iou, **hidden, **more
         )
 
-    missed = [error(MISSED, at, words[at], word, text=truth.texts[at]) for at, word in evidence.missed.items()]
-    return missed + [error(FALSE, at, boxes[at], box) for at, box in evidence.false.items()]
+    errors = [error(MISSED, at, words[at], word, text=truth.texts[at]) for at, word in missed.items()]
+    return errors + [error(FALSE, at, boxes[at], box) for at, box in false.items()]
 
 
 def _hidden_by(cause: str, word: MissedWord) -> dict[str, Any]:

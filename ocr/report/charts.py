@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ocr.report.numbers import in_digits
 
@@ -29,16 +30,14 @@ class Line:
     style: str = "c1"
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """A position in pixels and its label."""
 
     at: float
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(NamedTuple):
     """A line as the template draws it."""
 
     style: str

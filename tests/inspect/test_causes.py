@@ -12,13 +12,13 @@ from ocr.inspect.causes import (
     MISSED_RULES,
     OTHER,
     FalseBox,
-    LooseMatch,
     MissedWord,
     cause_of_false,
     cause_of_miss,
     describe_sides,
 )
 from ocr.inspect.inspection import FIXES
+from ocr.inspect.page import LooseMatch
 from ocr.inspect.shapes import Shape, Texture
 
 LINE = Shape(height=16, length=120, angle=0, contrast=120, is_light=False, x=0.5, y=0.5)

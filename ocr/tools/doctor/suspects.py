@@ -30,6 +30,24 @@ MISSING, DUPLICATE, SHIFTED, MERGED = "missing", "duplicate", "shifted", "merged
 UNSUPPORTED, PAGE = "unsupported", "page"
 SUSPECT_KINDS = (PAGE, DUPLICATE, SHIFTED, MERGED, MISSING, UNSUPPORTED)
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suspect:
+    """One label, place or page that may be wrong; outlines are on the page."""
+
+    kind: str
+    score: float
+    detail: str
+    word: int | None = None
+    """Index of the label; None for text without a label and for whole pages."""
+    outline: Outline | None = None
+    """The place; None for whole pages."""
+    proposal: tuple[Outline, ...] | None = None
+    """What should be there instead of the label; () for nothing, None if unknown."""
+    matrix: NDArray[np.float64] | None = field(default=None, repr=False)
+    """Moves all labels of the page to where they fit."""
+
+
 # -- labels of a whole page that are elsewhere: turned, mirrored, or drawn on an image of another size
 
 MIN_LABELS = 4
@@ -47,18 +65,8 @@ TURNS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frame:
-    """Where the labels of a page fit."""
-
-    score: float
-    detail: str
-    matrix: NDArray[np.float64] | None
-    """From the labels to where they fit; None if they fit nowhere."""
-
-
-def find_frame(page: MatchedPage) -> Frame | None:
-    """The frame that most labels fit in, if it is not their own; None if nothing is wrong, or nothing is known."""
+def find_frame(page: MatchedPage) -> Suspect | None:
+    """The page, if most of its labels fit in another frame or nowhere; None if all is well, or nothing is known."""
     labels = page.given.truth
     counted = labels.select(~labels.ignore)
     if len(counted) < MIN_LABELS or len(page.detections) < MIN_LABELS:
@@ -71,12 +79,10 @@ def find_frame(page: MatchedPage) -> Frame | None:
         key=lambda frame: frame[0],
     )
     if share >= as_is + CLEAR_GAIN:
-        return Frame(0.5 + share / 2, f"{share:.0%} of the labels fit {detail}, {as_is:.0%} as they are", matrix)
-    if as_is <= FITS_NOWHERE:
-        return Frame(
-            0.5 - as_is, f"{as_is:.0%} of the labels fit what the detector finds, and no frame is better", None
-        )
-    return None
+        fits = f"{share:.0%} of the labels fit {detail}, {as_is:.0%} as they are"
+        return Suspect(PAGE, 0.5 + share / 2, fits, matrix=matrix)
+    fits = f"{as_is:.0%} of the labels fit what the detector finds, and no frame is better"
+    return Suspect(PAGE, 0.5 - as_is, fits) if as_is <= FITS_NOWHERE else None
 
 
 def _frames(page: MatchedPage, labels: Polygons) -> Iterator[tuple[str, NDArray[np.float64]]]:
@@ -150,15 +156,6 @@ class Level:
         return ious
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
-    """A label that holds several pieces of text."""
-
-    score: float
-    detail: str
-    pieces: tuple[Outline, ...]
-
-
 class TextLayout:
     """Bounds of labels and boxes with the text level, and how well each label fits a box."""
 
@@ -192,9 +189,9 @@ class TextLayout:
         return np.clip(1 - covered / np.maximum(pairs.det_areas, 1e-6), 0, 1)
 
 
-def find_merged(layout: TextLayout, word: int) -> Merged | None:
+def find_merged(layout: TextLayout, word: int) -> Suspect | None:
     """Rows above each other, or pieces of one row far apart; None if the label holds one piece of text."""
-    best: Merged | None = None
+    best: Suspect | None = None
     for level in layout.levels:
         pieces = _pieces(level, word)
         if len(pieces) < 2:
@@ -216,7 +213,7 @@ def _pieces(level: Level, word: int) -> NDArray[np.int64]:
     return np.asarray(mine[(others < 0) | (others == word)])
 
 
-def _rows_apart(layout: TextLayout, level: Level, word: int, pieces: NDArray[np.int64]) -> Merged | None:
+def _rows_apart(layout: TextLayout, level: Level, word: int, pieces: NDArray[np.int64]) -> Suspect | None:
     height = float(layout.words[word, 3] - layout.words[word, 1])
     rows: list[list[int]] = []
     for piece in pieces[np.argsort(level.bounds[pieces, 1])].tolist():
@@ -230,10 +227,10 @@ def _rows_apart(layout: TextLayout, level: Level, word: int, pieces: NDArray[np.
     if len(rows) < 2 or max(spans) > ROW * height:
         return None
     score = min(float(level.scores[row].max()) for row in rows) * min(1.0, sum(spans) / height / 0.7)
-    return Merged(score, f"{len(rows)} rows of text in one label", _hulls(layout, level, rows))
+    return _merged(layout, level, word, rows, score, f"{len(rows)} rows of text in one label")
 
 
-def _columns_apart(layout: TextLayout, level: Level, word: int, pieces: NDArray[np.int64]) -> Merged | None:
+def _columns_apart(layout: TextLayout, level: Level, word: int, pieces: NDArray[np.int64]) -> Suspect | None:
     order = pieces[np.argsort(level.bounds[pieces, 0])]
     left, top, right, bottom = level.bounds[order].T
     gaps = left[1:] - np.maximum.accumulate(right)[:-1]
@@ -246,13 +243,14 @@ def _columns_apart(layout: TextLayout, level: Level, word: int, pieces: NDArray[
     sides = [order[: widest + 1].tolist(), order[widest + 1 :].tolist()]
     score = min(float(level.scores[side].max()) for side in sides) * min(1.0, wide)
     detail = f"pieces of text {relative[widest]:.1f} heights apart in one label"
-    return Merged(score, detail, _hulls(layout, level, sides))
+    return _merged(layout, level, word, sides, score, detail)
 
 
-def _hulls(layout: TextLayout, level: Level, groups: list[list[int]]) -> tuple[Outline, ...]:
-    polygons = level.candidates.boxes.polygons
-    outlines = list(polygons)
-    return tuple(_rectangle(np.concatenate([outlines[box] for box in group])) for group in groups)
+def _merged(layout: TextLayout, level: Level, word: int, groups: list[list[int]], score: float, detail: str) -> Suspect:
+    """Each group of boxes becomes a piece of the label."""
+    outlines = list(level.candidates.boxes.polygons)
+    pieces = tuple(_rectangle(np.concatenate([outlines[box] for box in group])) for group in groups)
+    return Suspect(MERGED, score, detail, word, list(layout.page.given.truth)[word], pieces)
 
 
 def _owners(candidates: Candidates) -> NDArray[np.int64]:
@@ -309,29 +307,12 @@ SLIVER = 0.5
 """Unlabelled text that is lower, relative to the labels of the page, is a rim of labelled text."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Suspect:
-    """One label, place or page that may be wrong; outlines are on the page."""
-
-    kind: str
-    score: float
-    detail: str
-    word: int | None = None
-    """Index of the label; None for text without a label and for whole pages."""
-    outline: Outline | None = None
-    """The place; None for whole pages."""
-    proposal: tuple[Outline, ...] | None = None
-    """What should be there instead of the label; () for nothing, None if unknown."""
-    matrix: NDArray[np.float64] | None = field(default=None, repr=False)
-    """Moves all labels of the page to where they fit."""
-
-
 def find_suspects(given: PageInput, boxes: BoxesFromMap) -> list[Suspect]:
     """The suspects of one page, the most suspicious first; the page alone if its labels are elsewhere altogether."""
     page = MatchedPage(given, boxes, None)
     frame = find_frame(page)
     if frame is not None:
-        return [Suspect(PAGE, frame.score, frame.detail, matrix=frame.matrix)]
+        return [frame]
     rules = _Rules(page)
     found = [*rules.duplicates(), *rules.labels(), *rules.missing()]
     return sorted((suspect for suspect in found if suspect.score >= MIN_SCORE), key=lambda one: -one.score)
@@ -384,7 +365,7 @@ class _Rules:
                 continue
             merged = find_merged(self.layout, word)
             if merged is not None:
-                yield self._merged(word, merged)
+                yield merged
             elif self.layout.fit[word] < GOOD_FIT:
                 suspect = self._shifted(word) or self._unsupported(word)
                 if suspect is not None:
@@ -415,9 +396,6 @@ class _Rules:
                 sure *= 0.5 if doubt else 1.0
             detail = f"text without a label, score {score:.2f}"
             yield Suspect(MISSING, sure, detail, None, outline.copy(), (outline.copy(),))
-
-    def _merged(self, word: int, merged: Merged) -> Suspect:
-        return Suspect(MERGED, merged.score, merged.detail, word, self.outlines[word], merged.pieces)
 
     def _shifted(self, word: int) -> Suspect | None:
         """A box of the label's size, close by, that no other label has."""
