@@ -128,8 +128,8 @@ def _charts(inspection: Inspection) -> list[LineChart]:
         in_use = IOU if name == "iou" else getattr(inspection.boxes, name)
         lines = []
         for score, (label, style) in LINES.items():
-            points = [(point.value, getattr(point.counts, score)) for point in curve]
-            lines.append(Line(label, points, in_score(dict(points).get(in_use)), style))
+            points = [(value, getattr(counts, score)) for value, counts in curve.items()]
+            lines.append(Line(label, points, in_score(getattr(curve[in_use], score)), style))
         note = f"Vertical: {in_use:g}, the value in use; figures are those there."
         charts.append(LineChart(CURVES[name], "threshold", "score", lines, note, x_from_zero=False, mark=in_use))
     return [chart for chart in charts if chart.shown]

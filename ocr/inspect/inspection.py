@@ -21,17 +21,15 @@ from ocr.inspect.result import (
     MISSED,
     Error,
     PageResult,
-    Point,
     ScoreBin,
     all_candidates,
-    best_point,
     calibrate,
     cost_of_lowering,
     sum_curves,
 )
 from ocr.inspect.shapes import Shape
 from ocr.pipeline.sample import STRIDE
-from ocr.report.numbers import in_count, in_score
+from ocr.report.numbers import in_count, in_points, in_score
 
 
 @dataclass(eq=False)
@@ -69,7 +67,7 @@ class Inspection:
         return [self._with_cost(error) for page in self.pages for error in page.errors]
 
     @cached_property
-    def curves(self) -> dict[str, list[Point]]:
+    def curves(self) -> dict[str, dict[float, Counts]]:
         return sum_curves(self.pages)
 
     @cached_property
@@ -127,7 +125,7 @@ class Inspection:
             "causes": [asdict(gain) for gain in self.gains],
             "groups": [asdict(group) | {"hmean": group.hmean} for group in self.groups],
             "curves": {
-                name: [{"value": point.value} | scores_of(point.counts) for point in curve]
+                name: [{"value": value} | scores_of(counts) for value, counts in curve.items()]
                 for name, curve in self.curves.items()
             },
             "calibration": {"error": calibration_error, "bins": [asdict(item) for item in bins]},
@@ -202,13 +200,11 @@ def _larger_pages(errors: Sequence[Error], inspection: Inspection) -> str:
 
 def _other_threshold(errors: Sequence[Error], inspection: Inspection) -> str:
     parts = []
-    for name in ("box_thresh", "thresh"):
+    for name in ("box_thresh", "thresh", "min_size", "max_candidates"):
         count = sum(error.setting == name for error in errors)
-        if count:
+        if count and name in inspection.curves:
             parts.append(f"{count} under {name}: {_best_value(name, inspection)}")
-    for name in ("min_size", "max_candidates"):
-        count = sum(error.setting == name for error in errors)
-        if count:
+        elif count:
             parts.append(f"{count} removed by boxes.{name}={getattr(inspection.boxes, name)}")
     return "; ".join(parts)
 
@@ -216,15 +212,13 @@ def _other_threshold(errors: Sequence[Error], inspection: Inspection) -> str:
 def _best_value(name: str, inspection: Inspection) -> str:
     """The best value of a threshold, as measured on these pages."""
     curve, configured = inspection.curves[name], getattr(inspection.boxes, name)
-    baseline = next(point.counts for point in curve if point.value == configured)
-    best = best_point(curve)
-    if best.counts.hmean <= baseline.hmean:
+    baseline = curve[configured]
+    value, best = max(curve.items(), key=lambda point: point[1].hmean)
+    if best.hmean <= baseline.hmean:
         return f"no other value is better than {configured:g} here"
-    change = 100 * (best.counts.hmean - baseline.hmean)
-    return (
-        f"boxes.{name}={best.value:g} finds {best.counts.matched - baseline.matched:+d} words, with "
-        f"{best.counts.false - baseline.false:+d} false boxes: {change:+.2f} points"
-    )
+    words, false = best.matched - baseline.matched, best.false - baseline.false
+    change = in_points(100 * (best.hmean - baseline.hmean))
+    return f"boxes.{name}={value:g} finds {words:+d} words, with {false:+d} false boxes: {change} points"
 
 
 def _merged(errors: Sequence[Error], inspection: Inspection) -> str:

@@ -124,13 +124,25 @@ def _errors(page: MatchedPage) -> list[Error]:
     (missed, false), truth = collect_evidence(page), page.given.truth
     words, boxes = list(truth), list(page.detections.polygons)
 
-    def error(kind: str, index: int, outline: NDArray[np.float32], found: MissedWord | FalseBox, **more: Any) -> Error:
-        cause, detail = cause_of_miss(found) if isinstance(found, MissedWord) else cause_of_false(found)
-        hidden = _hidden_by(cause, found) if isinstance(found, MissedWord) else {"score": found.score}
+    def error(
+        kind: str, index: int, outline: NDArray[np.float32], evidence: MissedWord | FalseBox, **more: Any
+    ) -> Error:
+        cause, detail = cause_of_miss(evidence) if isinstance(evidence, MissedWord) else cause_of_false(evidence)
+        hidden = _hidden_by(cause, evidence) if isinstance(evidence, MissedWord) else {"score": evidence.score}
         points = np.round(outline.astype(np.float64), 1).tolist()
-        look = found.shape
+        look = evidence.shape
         return Error(
-            page.given.name, kind, index, cause, detail, points, look.height, look.contrast, found.iou, **hidden, **more
+            page.given.name,
+            kind,
+            index,
+            cause,
+            detail,
+            points,
+            look.height,
+            look.contrast,
+            evidence.iou,
+            **hidden,
+            **more,
         )
 
     errors = [error(MISSED, at, words[at], word, text=truth.texts[at]) for at, word in missed.items()]
@@ -176,14 +188,6 @@ BINS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """Scores of the whole set at one value of a threshold."""
-
-    value: float
-    counts: Counts
-
-
-@dataclass(frozen=True, slots=True)
 class ScoreBin:
     """Boxes with similar scores: in calibration, the share that is right equals the mean score."""
 
@@ -194,20 +198,15 @@ class ScoreBin:
     right: float
 
 
-def sum_curves(pages: Sequence[PageResult]) -> dict[str, list[Point]]:
-    """The curves of all pages together."""
+def sum_curves(pages: Sequence[PageResult]) -> dict[str, dict[float, Counts]]:
+    """The curves of all pages together, by rising values."""
     sums: dict[str, dict[float, Counts]] = {}
     for page in pages:
         for name, curve in page.curves.items():
             total = sums.setdefault(name, {})
             for value, counts in curve.items():
                 total[value] = total.get(value, Counts()) + counts
-    return {name: [Point(value, curve[value]) for value in sorted(curve)] for name, curve in sums.items()}
-
-
-def best_point(curve: Sequence[Point]) -> Point:
-    """The highest H-mean; of equal ones the first."""
-    return max(curve, key=lambda point: point.counts.hmean)
+    return {name: {value: curve[value] for value in sorted(curve)} for name, curve in sums.items()}
 
 
 def all_candidates(pages: Sequence[PageResult]) -> NDArray[np.float64]:

@@ -81,8 +81,8 @@ class Run:
     @cached_property
     def wait_shares(self) -> list[Point]:
         """Epochs trained so far, and the share of the epoch in which the model waited for data."""
-        timed = [(at, spent, sum(spent.values())) for at, spent in self.curve("seconds")]  # type: ignore[attr-defined]
-        return [(at, spent[WAIT] / total) for at, spent, total in timed if WAIT in spent and total]
+        timed = [(epoch["epoch"], epoch["seconds"]) for epoch in self.epochs if WAIT in epoch.get("seconds", {})]
+        return [(at, spent[WAIT] / sum(spent.values())) for at, spent in timed if sum(spent.values())]
 
     @property
     def wait_share(self) -> float | None:

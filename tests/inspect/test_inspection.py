@@ -63,9 +63,8 @@ def test_calibration_is_the_distance_of_score_and_share_right():
 
 def test_curves_hold_the_settings_own_values_and_fall_with_tighter_overlaps(example):
     for name in ("thresh", "box_thresh"):
-        in_use = [point for point in example.curves[name] if point.value == getattr(BOXES, name)]
-        assert [point.counts for point in in_use] == [example.counts]
-    recalls = [point.counts.recall for point in example.curves["iou"]]
+        assert example.curves[name][getattr(BOXES, name)] == example.counts
+    recalls = [counts.recall for counts in example.curves["iou"].values()]
     assert recalls == sorted(recalls, reverse=True)
 
 
