@@ -87,7 +87,11 @@ class Sample:
     """(width, height) of the polygons' frame while `image` has fewer: decoded smaller, or in DALI."""
 
     inverse_matrix: NDArray[np.float64] = field(default_factory=lambda: UNMOVED)
-    """From the pixels of `image` back to the upright source page."""
+    """From the pixels of `image` back to the upright source page.
+
+    Coordinates are those of polygons. A fixed stage that scales counts from the corner of the first pixel, as a resize
+    of its pixels does: 0 stays 0. Random stages count from its centre, as a warp does: a flip takes x to width - 1 - x.
+    """
 
     shape: tuple[int, int] = (0, 0)
     """(width, height) of the upright source page."""
