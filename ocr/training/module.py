@@ -68,6 +68,8 @@ class OCRPLModule(lightning.LightningModule):
         self.finite = FiniteCheck()
         self.left_out = 0
         self.on_scored_page: PageListener | None = None
+        self._buffers_at_step: dict[str, torch.Tensor] = {}
+        """Of the model, after the last step of the optimizer: a forward pass updates running averages at once."""
         self._pool: BoxPool | None = None
         self._pages: list[Batch] = []
 
@@ -81,6 +83,10 @@ class OCRPLModule(lightning.LightningModule):
         if batch is not None:
             batch["images"] = self.normalization.on_device(batch["images"])
         return batch
+
+    def on_train_batch_start(self, batch: Batch | None, batch_idx: int) -> None:
+        if batch_idx % self.trainer.accumulate_grad_batches == 0:
+            self._buffers_at_step = {f"model.{name}": buffer.clone() for name, buffer in self.model.named_buffers()}
 
     def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
         # Not once per epoch: a run that resumes within an epoch does not start it.
@@ -185,7 +191,7 @@ class OCRPLModule(lightning.LightningModule):
         checkpoint["architecture"] = dict(self.model.architecture)
         if self.settings is not None:
             checkpoint[CHECKPOINT_KEY] = self.record.complete(self.settings, self.global_step).to_dict()
-        save_trained_batches(checkpoint)
+        save_trained_batches(checkpoint, self.trainer.accumulate_grad_batches, self._buffers_at_step)
 
     def _check_strategy(self) -> None:
         strategy = self.trainer.strategy
