@@ -252,6 +252,8 @@ class OCRPLModule(lightning.LightningModule):
 
 
 def truth_on_page(batch: Batch, page: int) -> Polygons:
-    """The annotated polygons of one page of a batch, in source page coordinates."""
-    polygons = Polygons.pack(batch["polygons"][page], batch["ignore"][page], batch["transcriptions"][page])
-    return polygons.moved(np.asarray(batch["inverse_matrix"][page]))
+    """Every annotated polygon of one page of a batch, in source page coordinates."""
+    names = ("polygons", "ignore", "transcriptions")
+    shown = Polygons.pack(*(batch[name][page] for name in names)).moved(np.asarray(batch["inverse_matrix"][page]))
+    unseen = batch["unseen"][page] if "unseen" in batch else None
+    return shown if unseen is None else shown.followed_by(Polygons.pack(*(unseen[name] for name in names)))

@@ -1,4 +1,4 @@
-"""Where a resumed training continues: after the last step of the optimizer, not after the last batch that was fetched."""
+"""Where a resumed training continues: after the last step of the optimizer, whatever was fetched since."""
 
 from __future__ import annotations
 
