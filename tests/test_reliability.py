@@ -37,6 +37,7 @@ def threads_restored():
 
 
 def test_a_handful_of_faults_and_inputs_has_no_finding(tmp_path, threads_restored):
+<<<<<<< HEAD
     chosen = (
         "cache-flip",
         "edit-between",
@@ -46,6 +47,10 @@ def test_a_handful_of_faults_and_inputs_has_no_finding(tmp_path, threads_restore
         "image-png",
         "cache-dense-page",
     )
+=======
+    chosen = ("cache-flip", "edit-between", "shard-cut", "kill-fill")
+    chosen += ("annotation-native", "image-png", "cache-dense-page")
+>>>>>>> core
     (tmp_path / "reliability.md").write_text(f"before\n{begin('campaign')}\nold\n{END}\nafter\n")
     options = ["--faults", "4", "--inputs", "90", "--seed", str(SEED), "--docs", str(tmp_path / "reliability.md")]
     options += ["--json", str(tmp_path / "result.json"), *(word for name in chosen for word in ("--only", name))]

@@ -53,7 +53,7 @@ from ocr.pipeline.dense import DensePage
 from ocr.pipeline.fingerprint import code_digest
 from ocr.pipeline.image_header import check_pixel_count, size_in_header
 from ocr.pipeline.kept_table import KeptTable
-from ocr.pipeline.page_rows import NO_POLYGONS
+from ocr.pipeline.sample import NO_POLYGONS
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import ON_DISK
 from ocr.report.runs import read_run
