@@ -30,7 +30,7 @@ from benchmarks.harness import (
 )
 from benchmarks.loaders import drop_files, split_paths
 from benchmarks.numbers_worker import ALONE, MARK, SIZE
-from benchmarks.peers.process import ENVIRONMENT
+from benchmarks.peers import ENVIRONMENT
 from benchmarks.reference import ReferenceDataset
 from ocr.errors import DataError
 
