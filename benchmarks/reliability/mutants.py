@@ -208,20 +208,19 @@ class Reached:
             log.write_text(done.stdout)
         from coverage import CoverageData
 
+        told = log.read_text()
         self.seconds: dict[str, float] = defaultdict(float)
-        for line in log.read_text().splitlines():
-            if took := re.match(r"([\d.]+)s (?:call|setup|teardown) +(.+)", line):
-                self.seconds[took[2]] += float(took[1])
-        for failed in re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", log.read_text(), re.MULTILINE):
-            self.seconds.pop(failed, None)
+        for seconds, test in re.findall(r"^([\d.]+)s (?:call|setup|teardown) +(.+)$", told, re.MULTILINE):
+            self.seconds[test] += float(seconds)
+        failed = {*re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", told, re.MULTILINE)}
         self.lines: dict[str, dict[int, set[str]]] = {}
         covered = CoverageData(str(data))
         covered.read()
         for file in covered.measured_files():
-            reached = covered.contexts_by_lineno(file).items()
-            module = str(Path(file).relative_to(tree))
-            tests_of = {line: {one.partition("|")[0] for one in tests} & self.seconds.keys() for line, tests in reached}
-            self.lines[module] = {line: tests for line, tests in tests_of.items() if tests}
+            lines = self.lines[str(Path(file).relative_to(tree))] = {}
+            for line, contexts in covered.contexts_by_lineno(file).items():
+                if tests := {context.partition("|")[0] for context in contexts} - failed - {""}:
+                    lines[line] = tests
 
     def tests_of(self, mutant: Mutant) -> list[str]:
         """Of the line, else of its function, else of the module; its own tests first, then the quick ones."""
@@ -252,7 +251,6 @@ def try_one(mutant: Mutant, tests: Sequence[str], tree: Path, limit: float) -> s
     try:
         if (child := os.fork()) == 0:
             os.setsid()
-            signal.signal(signal.SIGINT, signal.default_int_handler)
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit),) * 2)
             signal.alarm(WALL_SECONDS)
             status = 1
@@ -350,6 +348,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--docs", type=Path, metavar="FILE", help="write the tables into docs/reliability.md")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # A shell lets its background jobs ignore Ctrl-C, and tests send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder, rooms = options.folder.resolve(), options.rooms.split(",")
     trees = [copy_tree(folder / f"copy-{number}") for number in range(options.workers)]
     mutants = draw_sample(trees[0], rooms, options.count, options.seed)

@@ -24,7 +24,7 @@ SHORT = (
     Shown("H-mean of the bundled detector, words of forms", "scored", "words of forms, IoU 0.5", "H-mean"),
     Shown("a page without a cache, one thread", "path", "a cold page", "GlyphFeed", "Pillow, Albumentations, NumPy"),
     Shown("the target maps of a page", "path", "its maps", "GlyphFeed", "NumPy"),
-    Shown("kept per page", "numbers", "kept per page", "this checkout"),
+    Shown("kept per page", "epochs", "kept per page", "GlyphFeed"),
     Shown("pages in their own shape, training", "shapes", "defaults: pages in their own shape", "training", "squares"),
 )
 
@@ -58,21 +58,22 @@ SETS = ((1, 1), (10, 1), (10, 8), (100, 64), (1000, 64))
         Place("scaling#sets", caption="A set"),
     ],
     pages=(),
-    uses=("shards", "epochs", "numbers", "scale"),
+    uses=("shards", "epochs", "scale"),
 )
 def scaling(data: Data) -> Iterator[Row]:
     """Bytes and speed of a page on every way, and cores, network and storage of nodes."""
     read, sizes = rows_by_name(data.rows_of("shards")), rows_by_name(data.rows_of("scale"))
-    epochs, kept = data.rows_of("epochs"), rows_by_name(data.rows_of("numbers"))["kept per page"]
-    megabytes = {name: read[name].value("a page") / 1e6 for name in SHARDS} | {
-        "cache": kept.value("this checkout") / 1e6
-    }
+    epochs = rows_by_name(data.rows_of("epochs"))
+    megabytes = {name: read[name].value("a page") / 1e6 for name in SHARDS}
+    megabytes["cache"] = epochs["kept per page"].value("GlyphFeed") / 1e6
     # Two threads on two cores, halved.
-    counts = [int(word) for word in epochs[0].caption.split() if word.isdigit()][:2]
+    counts = [int(word) for word in next(iter(epochs.values())).caption.split() if word.isdigit()][:2]
     speed = {name: read[name].value("read") / 2 for name in ("folder", *SHARDS)}
-    for name, beginning, pages in ((VALIDATION, "later validation", counts[0]), (TRAINING, "training", counts[1])):
-        cell = next(row for row in epochs if row.name.startswith(beginning)).cells["uint8"]
-        speed[name] = pages / cell.measured.value / 2  # type: ignore[union-attr]
+    for name, row, pages in (
+        (VALIDATION, "validation epoch, warm", 0),
+        (TRAINING, "training epoch, augmented, warm", 1),
+    ):
+        speed[name] = counts[pages] / epochs[row].value("GlyphFeed") / 2
     raw, cache = megabytes["raw shards"], megabytes["cache"]
 
     def page(name: str, size: str, rate: float | None = None) -> Row:

@@ -218,9 +218,9 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "a quarter of the steps": ("steps=0.25",),
     "twice the steps": ("steps=2",),
     "no moving average of the weights": ("callbacks.ema=null",),
-    "with perspective": with_stage(3, "turns.RandomPerspective", degrees=15, p=0.3),
+    "with perspective": with_stage(3, "suffix.RandomPerspective", degrees=15, p=0.3),
     "with lines of other places": with_stage(1, "copy_paste.CopyPasteLines", lines=8, p=0.3),
-    "with quarter turns": with_stage(3, "turns.QuarterTurn", p=0.5),
+    "with quarter turns": with_stage(3, "suffix.QuarterTurn", p=0.5),
     "with shadows": with_stage(5, "suffix.RandomShadow", darkest=0.5, p=0.2),
 }
 READINGS: dict[str, dict[str, Any]] = {
@@ -365,7 +365,7 @@ def recalls(pages: Sequence[Page], size: int, shrink_ratio: float, sigma: float,
     for page in pages:
         polygons = page.text.moved(np.diag([size, size, 1.0]))
         width, height = (int(np.ceil(side * size)) + 1 for side in (page.width, page.height))
-        prob_map = targets.draw(polygons, width, height).prob_map
+        prob_map = targets.draw(polygons, width, height)["prob_map"]
         found = boxes(cv2.GaussianBlur(prob_map, (0, 0), sigma) if sigma else prob_map).polygons
         for metric in (loose, tight):
             metric.update(found, polygons)

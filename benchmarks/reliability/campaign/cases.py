@@ -259,7 +259,8 @@ class Line:
 
 def finding(cls: Fault | Parser, seed: int, number: int, what: str, why: str, **more: str) -> dict[str, Any]:
     """With what it takes to see it again."""
-    return {"case": f"{seed}:{cls.name}:{number}", "what": what, "why": why[-3000:], **more}
+    why = why if len(why) <= 4000 else f"{why[:2000]}\n...\n{why[-2000:]}"
+    return {"case": f"{seed}:{cls.name}:{number}", "what": what, "why": why, **more}
 
 
 def run_apart(line: Line, seed: int, last: int, folder: Path, end: float) -> None:
