@@ -42,6 +42,8 @@ def test_a_link_needs_its_file_and_its_heading(tmp_path):
         ("```bash\npython runners/train.py \\\n    data.no_such_key=1\n```\n", "no_such_key"),
         ("```console\n$ ocr train trainer.max_epoch=1\n```\n", "max_epoch"),
         ("`python scripts/nothing.py`", "no such file"),
+        ("`python benchmarks/run.py epochz --data DIR`", "no benchmark epochz"),
+        ("`python benchmarks/run.py epochs --dater DIR`", "no option --dater"),
     ],
 )
 def test_a_command_that_does_not_run_as_written_is_a_problem(text, problem):
