@@ -72,7 +72,7 @@ def causes(data: Data) -> Iterator[Row | str]:
     found = inspect_split(data.receipts, "train")
     for cause in found["causes"]:
         cells = {"missed": cause["missed"], "false": cause["false"], "points": f"{cause['points']:+.2f}"}
-        yield Row(cause["cause"], {**cells, "what would help": cause["cure"]})
+        yield Row(cause["cause"], {**cells, "what would help": cause["fix"]})
     yield f"{found['explained']:.1%} of {len(found['errors'])} errors have a cause."
 
 
@@ -140,7 +140,7 @@ def checkpoint(out: Path) -> Path:
 def curve(run: Path) -> list[tuple[float, float]]:
     """Minutes of training and validation so far, and the H-mean of each validation."""
     points, seconds = [], 0.0
-    for epoch in read_run(run)["epochs"]:
+    for epoch in read_run(run).epochs:
         seconds += sum(epoch["seconds"].values())
         if epoch.get("hmean") is not None:
             points.append((seconds / 60, epoch["hmean"]))

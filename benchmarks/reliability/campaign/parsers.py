@@ -46,8 +46,7 @@ from ocr.models.weights import read_weights
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.dense import DensePage
 from ocr.pipeline.image_header import check_pixel_count, size_in_header
-from ocr.pipeline.page_rows import NO_POLYGONS
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import NO_POLYGONS, Sample
 from ocr.pipeline.targets import ON_DISK
 from ocr.report.runs import read_run
 from ocr.shards.source import ShardSource, open_shards
