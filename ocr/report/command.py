@@ -9,7 +9,7 @@ import typer
 
 EXAMPLES = ("ocr report outputs/DAY/TIME", "ocr report RUN_A RUN_B --out compared.html")
 MAX_RUNS = 15
-"""More lines than this cannot be told apart."""
+"""More lines than this look alike."""
 
 
 def report(
