@@ -137,7 +137,7 @@ CURES: Mapping[str, Callable[[Sequence[Error], Setup], str]] = {
     "under a threshold": _other_threshold,
     "badly sized": _sizes,
     "too small": _larger_pages,
-    "faint": _say("more faint pages (ocr synth --like DIR), and ColourJitter with more contrast"),
+    "faint": _say("more faint pages, and ColourJitter with more contrast"),
     "unusual": _say("more pages with such text; QuarterTurn or RandomRotate for steep text"),
     "one character": _say("more pages with lone characters, or larger pages"),
     "duplicate": _say("a lower boxes.thresh joins them; look whether one word has two labels"),

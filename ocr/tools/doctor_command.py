@@ -71,10 +71,13 @@ def doctor(
     """
     from rich.console import Console
 
-    from ocr.atomic import replacing
+    from ocr.atomic import refuse_missing_folder, replacing
     from ocr.tools.doctor import examine, print_fix, print_report, write_fixed, write_html
 
     to_screen = str(json_file) == "-"
+    for written, setting in ((json_file, "--json"), (html, "--html")):
+        if written is not None:
+            refuse_missing_folder(written, setting)
     if model is not None or folds is not None or tasks is not None or out is not None:
         from ocr.tools.doctor.label_check import check_options
 

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,6 @@ from ocr.formats.annotation import Annotations, Page
 from ocr.formats.native import write_native
 from ocr.system import usable_cores
 from ocr.tools.synth.kinds import UnitsOfPages, check_kind, check_units
-from ocr.tools.synth.like import compare, measure_folder
 from ocr.tools.synth.page import EXIF_SHARE, MEGAPIXELS, SPLITS, SynthPage, encode_page, render_page
 
 # Left in the folder, so that only what was made here is ever overwritten.
@@ -45,8 +44,6 @@ class SynthSummary:
     curved: int
     turned: int
     seconds: float
-    comparison: str = ""
-    """With `like`: its pages and those made, side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +66,22 @@ def synthesize(
     exif_share: float = EXIF_SHARE,
     units: UnitsOfPages = "lines",
     kind: str = "receipt",
-    like: Path | str | None = None,
     show_progress: bool = True,
     overwrite: bool = False,
 ) -> SynthSummary:
-    """Write `out/images/<split>/*.jpg` and `out/jsons/<split>.json`; the same arguments give the same bytes.
-
-    With `like`, a folder of pages, each page matches one of them in size, height of text, levels, noise and colour.
-    """
+    """Write `out/images/<split>/*.jpg` and `out/jsons/<split>.json`; the same arguments give the same bytes."""
     started = time.perf_counter()
     out, counts = Path(out), dict(zip(SPLITS, (train, val), strict=True))
     _check_numbers(counts, seed, megapixels, workers, exif_share)
     check_units(units)
     check_kind(kind)
-    models = [] if like is None else measure_folder(like)
     _claim(out, counts, overwrite=overwrite)
     settings: dict[str, Any] = {"megapixels": megapixels, "exif_share": exif_share, "units": units, "kind": kind}
-    recipe = {"seed": seed, **counts, **settings, "like": None if like is None else str(like)}
+    recipe = {"seed": seed, **counts, **settings}
     with replacing(out / RECIPE) as stream:
         stream.write((json.dumps(recipe, indent=2) + "\n").encode())
     tasks = [(split, index) for split in SPLITS for index in range(counts[split])]
-    make = partial(_write_page, out, partial(render_page, seed, **settings, like=models))
+    make = partial(_write_page, out, partial(render_page, seed, **settings))
     written: list[_Written] = []
     with _progress(show_progress) as progress:
         bar = progress.add_task("synthetic pages", total=len(tasks))
@@ -97,8 +89,7 @@ def synthesize(
             written.append(done)
             progress.advance(bar)
     _write_labels(out, counts, written)
-    comparison = compare(models, measure_folder(out)) if models else ""
-    return replace(_summary(out, written, time.perf_counter() - started), comparison=comparison)
+    return _summary(out, written, time.perf_counter() - started)
 
 
 def _write_labels(out: Path, counts: dict[str, int], written: list[_Written]) -> None:
