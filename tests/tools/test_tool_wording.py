@@ -78,14 +78,15 @@ def test_the_wording_of_the_doctor(say, tmp_path, snapshot):
         "doctor data --fix data",
         "doctor sound --fix fixed",
         "doctor data --model nowhere.ckpt",
-        "doctor data --model glyphfeed --folds 3",
         "doctor data --tasks cvat",
         "doctor data --model glyphfeed --tasks cvat",
         "doctor data --model glyphfeed --tasks paddle --out x",
         "doctor data --out x",
-        "doctor sound --folds 2",
+        "doctor data --html nowhere/report.html",
+        "doctor data --json nowhere/report.json",
     )
     snapshot("doctor", told)
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_the_wording_of_conversions(say, tmp_path, snapshot):

@@ -32,7 +32,7 @@ from ocr.tools.doctor.pages import (
     missing_images,
     unreferenced_files,
 )
-from ocr.tools.doctor.polygons import Outline, check_outlines, parse_words
+from ocr.tools.doctor.polygons import Outline, check_doubles, check_outlines, parse_words
 from ocr.tools.executor import LazyTasks, check_executor, run_tasks, started
 
 Item = TypeVar("Item")
@@ -122,7 +122,10 @@ def examine(
             split, wrong = examine_split(name, folder, annotation_file, settings, pool)
             examined.append(split)
             findings += wrong
-    findings += find_duplicates(examined)
+    duplicates = find_duplicates(examined)
+    copies = {(copy.split, copy.image) for copy in duplicates if copy.kind == "unreferenced-copy"}
+    findings = [one for one in findings if one.kind != "unreferenced-image" or (one.split, one.image) not in copies]
+    findings += duplicates
     return Report(data, size, annotation_frame, tuple(examined), tuple(findings))
 
 
@@ -191,6 +194,7 @@ class _Words:
         self.frames |= {page: verdict for page, verdict in frames.items() if facts[page].readable}
         sizes = _page_sizes(facts, self.frames)
         self.wrong += check_outlines(split, outlines, sizes, self._settings.size, self._settings.min_text_size)
+        self.wrong += check_doubles(split, outlines)
 
 
 def _in_pieces(items: Iterable[Item], count: int) -> Iterator[list[Item]]:

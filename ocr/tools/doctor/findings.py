@@ -42,7 +42,11 @@ KINDS: dict[str, Kind] = {
     "unreadable-image": Kind("error", "not an image that can be opened", "Replace it; --fix drops the page"),
     "truncated-image": Kind("error", "the end of the image is missing", "Copy it again; --fix drops the page"),
     "too-many-pixels": Kind("error", "more pixels than the limit", "Scale it down, or raise --max-pixels"),
-    "leaked-image": Kind("error", "the same image in two splits: the score is too good", "Remove it from one split"),
+    "leaked-image": Kind(
+        "error",
+        "the same image in two splits: the score is too good",
+        "Remove it from one; --fix takes it out of training",
+    ),
     "other-frame": Kind("error", "EXIF page, polygons drawn on the other frame", "--fix turns them"),
     "bad-points": Kind("error", "points that are not a polygon", "Draw the word again; --fix drops it"),
     "bad-text": Kind("error", "a transcription that is not text", "Put it in quotes; --fix does"),
@@ -51,6 +55,7 @@ KINDS: dict[str, Kind] = {
     "unreferenced-image": Kind("warning", "a good image that no annotation names", "Annotate it, or move it away"),
     "degenerate-polygon": Kind("warning", "a polygon without area", "Draw the word again; --fix drops it"),
     "self-intersecting": Kind("warning", "the outline crosses itself", "--fix reorders or repairs it"),
+    "double-label": Kind("warning", "two labels in one place", "Keep one; --fix drops the other"),
     "out-of-page": Kind("warning", "vertices outside the page", "--fix clips it"),
     "annotation-note": Kind(
         "note", "a part of the annotation was skipped, or read by an assumption", "Correct the annotation, or set it"
@@ -59,6 +64,7 @@ KINDS: dict[str, Kind] = {
     "ambiguous-frame": Kind("note", "EXIF page whose frame is unclear", "Look at it; annotation_frame decides"),
     "no-words": Kind("note", "a page without words", "Fine for a page without text"),
     "tiny-after-resize": Kind("note", "too small to learn after resize, masked out of the loss", "Use a larger size"),
+    "unreferenced-copy": Kind("note", "not annotated, but a copy of it is", "Nothing is lost without it"),
     "unreferenced-file": Kind(
         "note", "a file that no annotation names and that is not a readable image", "Move it away"
     ),
