@@ -13,12 +13,10 @@ from rich.table import Table
 
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
-from ocr.tools.convert.convert import Converted, convert_split
-from ocr.tools.convert.examine import Problem
+from ocr.tools.convert.convert import Converted, Problem, Verified, convert_split, verify_split
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.settings import ConvertSettings
 from ocr.tools.convert.shard_receipt import index_path
-from ocr.tools.convert.verify import Verified, verify_split
 from ocr.tools.executor import started
 from ocr.units import format_bytes
 
