@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice, takewhile
@@ -102,8 +102,8 @@ def _run(
                 pool.pending[pool.submit(tasks[first : first + size])] = first
             if not pool.pending:
                 return
-            for chunk_of_tasks, results in pool.collect(pool.pending):
-                yield from enumerate(results, pool.pending.pop(chunk_of_tasks))
+            for first, results in pool.collect():
+                yield from enumerate(results, first)
 
 
 class _Pool(NamedTuple):
@@ -113,8 +113,8 @@ class _Pool(NamedTuple):
     max_chunks: int
     submit: Callable[[Sequence[Any]], Any]
     """Queue a chunk for the next free worker; its handle."""
-    collect: Callable[[Collection[Any]], Iterator[tuple[Any, list[Any]]]]
-    """Wait for one of the handles; it and its results."""
+    collect: Callable[[], Iterator[tuple[int, list[Any]]]]
+    """Wait for a pending chunk; the number of its first task, and its results."""
     pending: dict[Any, int]
     """The handle of each chunk, and the number of its first task."""
 
@@ -123,18 +123,18 @@ class _Pool(NamedTuple):
 def _threads(function: Callable[[Any], Any] | None, workers: int | None) -> Iterator[_Pool]:
     """Threads of this process: reading, decoding, drawing and compressing release the GIL."""
     count, stopped = workers or usable_cores(), threading.Event()
-    pool = ThreadPoolExecutor(count)
+    pool, pending = ThreadPoolExecutor(count), dict[Any, int]()
 
     def run(chunk: Sequence[Any]) -> list[Any]:
         assert function is not None
         return [function(task) for task in takewhile(lambda _: not stopped.is_set(), chunk)]
 
-    def collect(pending: Collection[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    def collect() -> Iterator[tuple[int, list[Any]]]:
         for future in wait(pending, return_when=FIRST_COMPLETED).done:
-            yield future, future.result()
+            yield pending.pop(future), future.result()
 
     try:
-        yield _Pool(count, CHUNKS_PER_WORKER * count, lambda chunk: pool.submit(run, chunk), collect, {})
+        yield _Pool(count, CHUNKS_PER_WORKER * count, lambda chunk: pool.submit(run, chunk), collect, pending)
     finally:
         stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
@@ -168,10 +168,12 @@ def _ray(function: Callable[[Any], Any] | None, workers: int | None) -> Iterator
         ) from error
     count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
     remote = ray.remote(max_retries=RETRIES, retry_exceptions=False)(_run_on_ray)
-    stored, chunks = ray.put(function), dict[Any, int]()
+    stored, pending = ray.put(function), dict[Any, int]()
 
-    def collect(pending: Collection[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    def collect() -> Iterator[tuple[int, list[Any]]]:
         for reference in ray.wait(list(pending), num_returns=1)[0]:
+            # Taken out first: to cancel a task that has failed can end this process (Ray 2.60).
+            first = pending.pop(reference)
             try:
                 results = ray.get(reference)
             except ray.exceptions.RayTaskError as error:
@@ -179,18 +181,18 @@ def _ray(function: Callable[[Any], Any] | None, workers: int | None) -> Iterator
                 raise error.cause from error
             except ray.exceptions.RayError as error:
                 raise StageError(
-                    f"executor=ray: the chunk that starts with task {chunks[reference]} failed {RETRIES + 1} "
+                    f"executor=ray: the chunk that starts with task {first} failed {RETRIES + 1} "
                     f"times ({type(error).__name__}: {error}). See Ray's logs, or use executor=local",
                     setting="executor",
                     value="ray",
                 ) from error
-            yield reference, results
+            yield first, results
 
     try:
         max_chunks = workers or CHUNKS_PER_WORKER * count
-        yield _Pool(count, max_chunks, lambda chunk: remote.remote(stored, chunk, os.getcwd()), collect, chunks)
+        yield _Pool(count, max_chunks, lambda chunk: remote.remote(stored, chunk, os.getcwd()), collect, pending)
     finally:
-        running = list(chunks)
+        running = list(pending)
         for force in (False, True):
             for reference in running:
                 ray.cancel(reference, force=force)

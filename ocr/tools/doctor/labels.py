@@ -16,9 +16,8 @@ from rich.progress import track
 
 from ocr.errors import ConfigError
 from ocr.formats.annotation import Annotations, Page, Word
-from ocr.formats.tasks import check_tasks
 from ocr.formats.validate import fault_of
-from ocr.formats.write import write_annotations
+from ocr.formats.write import check_tasks, write_annotations
 from ocr.geometry.orientation import orientation_matrix
 from ocr.geometry.polygons import Polygons, move_points
 from ocr.tools.doctor.findings import Finding, Report, Split, as_points
