@@ -66,9 +66,10 @@ class PageBuilder:
         """Refuse an image that has a page already."""
         first = self._claimed.setdefault(name, place)
         if first != place or name in self._pages:
+            earlier = first.removeprefix(self.where).lstrip(":, ")
             raise AnnotationError(
-                f"{place}: {name} occurs twice, first as {first.removeprefix(self.where).lstrip(':, ')}: remove one, or "
-                "set image_path to the folder that the paths start from",
+                f"{place}: {name} occurs twice, first as {earlier}: remove one, or set image_path to the folder that the "
+                "paths start from",
                 value=name,
             )
 

@@ -81,10 +81,8 @@ def yolo_classes(folder: Path) -> dict[str, str]:
     for place in (folder, *list(folder.absolute().parents)[:2]):
         listed = sorted(place.glob("*.y*ml")) if place.is_dir() else []
         for file in sorted(listed, key=lambda file: file.name != DATA_FILE):
-            names = _read_yaml(file).get("names")
-            if isinstance(names, list | dict):
-                pairs = names.items() if isinstance(names, dict) else enumerate(names)
-                return {str(number): str(name) for number, name in pairs}
+            if names := _names_in(_read_yaml(file)):
+                return {str(number): name for number, name in names.items()}
         for name in _NAME_LISTS:
             if (place / name).is_file():
                 lines = (place / name).read_text(encoding="utf-8-sig", errors="replace").split("\n")
@@ -149,7 +147,7 @@ def write_data_file(export: Export) -> tuple[Path, str]:
     file = Path(*parts[:at]) / DATA_FILE
     known: dict[str, Any] = _read_yaml(file) if file.is_file() else {}
     has_ignored = any(word.ignore for page in export.pages.values() for word in page.words)
-    names = dict(enumerate(CLASSES[: 1 + has_ignored])) | (known.get("names") or {})
+    names = dict(enumerate(CLASSES[: 1 + has_ignored])) | _names_in(known)
     if names != dict(enumerate(CLASSES[: len(names)])):
         raise AnnotationError(
             f"{file} names other classes, {known.get('names')}, than {', '.join(CLASSES)}: choose another folder",
@@ -163,7 +161,16 @@ def write_data_file(export: Export) -> tuple[Path, str]:
         known |= {"path": ".", split or "train": "/".join(("images", *parts[at + 1 :]))}
     else:
         export.notes.append("ultralytics looks for labels/<split>/ next to images/<split>/: write there to train on it")
+    known |= {"nc": len(names)} if "nc" in known else {}
     return file, yaml.safe_dump({**known, "names": names}, sort_keys=False, allow_unicode=True)
+
+
+def _names_in(root: dict[str, Any]) -> dict[Any, str]:
+    """The classes of a data.yaml by number, which are a list or a mapping there."""
+    names = root.get("names")
+    if not isinstance(names, list | dict):
+        return {}
+    return {number: str(name) for number, name in (names.items() if isinstance(names, dict) else enumerate(names))}
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:

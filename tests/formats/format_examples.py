@@ -220,9 +220,9 @@ XML["alto"] = """<?xml version="1.0" encoding="UTF-8"?>
 <Description><MeasurementUnit>pixel</MeasurementUnit>
 <sourceImageInformation><fileName>a.jpg</fileName></sourceImageInformation></Description>
 <Tags><OtherTag ID="T1" LABEL="illegible" DESCRIPTION="line type illegible"/></Tags>
-<Layout><Page ID="p" PHYSICAL_IMG_NR="1" WIDTH="100" HEIGHT="200"><PrintSpace HPOS="0" VPOS="0" WIDTH="100" HEIGHT="200">
+<Layout><Page ID="p" PHYSICAL_IMG_NR="1" WIDTH="100" HEIGHT="200"><PrintSpace>
 <TextBlock ID="b"><TextLine ID="l1" HPOS="10" VPOS="10" WIDTH="80" HEIGHT="20">
-<String ID="s1" CONTENT="Total, 5" HPOS="10" VPOS="10" WIDTH="80" HEIGHT="20" WC="0.9"/><SP HPOS="90" VPOS="10" WIDTH="2"/></TextLine>
+<String ID="s1" CONTENT="Total, 5" HPOS="10" VPOS="10" WIDTH="80" HEIGHT="20" WC="0.9"/><SP/></TextLine>
 <TextLine ID="l2" TAGREFS="T1" HPOS="10" VPOS="40" WIDTH="50" HEIGHT="20">
 <String ID="s2" CONTENT="###" HPOS="10" VPOS="40" WIDTH="50" HEIGHT="20"/></TextLine>
 </TextBlock></PrintSpace></Page></Layout></alto>"""

@@ -36,7 +36,9 @@ def test_auto_recognises_a_file_and_reads_the_words_as_the_format_does(tmp_path,
         assert recognised == [format]
 
 
-@pytest.mark.parametrize("format", ["icdar2015", "td500", "ctw1500", "cvat", "pascal_voc", "labelme", "cord", "yolo", "alto"])
+@pytest.mark.parametrize(
+    "format", ["icdar2015", "td500", "ctw1500", "cvat", "pascal_voc", "labelme", "cord", "yolo", "alto"]
+)
 def test_a_folder_with_a_file_per_image_is_recognised_too(tmp_path, format):
     folder = write_example(tmp_path, format).parent
     write_page(folder)

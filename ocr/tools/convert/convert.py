@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from filelock import FileLock, Timeout
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ocr.atomic import remove_partial_files, replacing
 from ocr.errors import ConfigError, DataError, OutputError
@@ -40,6 +37,7 @@ from ocr.tools.convert.shard_receipt import (
     write_shard,
 )
 from ocr.tools.executor import LazyTasks, run_tasks
+from ocr.tools.terminal import markup, progress_bar
 
 if TYPE_CHECKING:
     from ocr.datasets import OCRDataset
@@ -206,9 +204,8 @@ def only_one(folder: Path) -> Iterator[None]:
 @contextmanager
 def progress_of(title: str, total: int, show: bool) -> Iterator[Callable[[int], None]]:
     """A progress bar; yields a function that takes the number of finished pages."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not show) as progress:
-        bar = progress.add_task(escape(title), total=total)
+    with progress_bar(show) as progress:
+        bar = progress.add_task(markup(title), total=total)
         yield lambda pages: progress.advance(bar, pages)
 
 

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from ocr.checks import SIDE, Range, check_numbers
 from ocr.errors import AnnotationError
@@ -34,6 +33,7 @@ from ocr.tools.doctor.pages import (
 )
 from ocr.tools.doctor.polygons import Outline, check_doubles, check_outlines, parse_words
 from ocr.tools.executor import LazyTasks, check_executor, run_tasks, started
+from ocr.tools.terminal import markup, progress_bar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -77,7 +77,7 @@ class Pool:
 
     def run(self, title: str, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
         """Apply `work` to every item; yields its number and the result, in the order in which they finish."""
-        bar = self.progress.add_task(escape(title), total=len(items))
+        bar = self.progress.add_task(markup(title), total=len(items))
         with closing(run_tasks(work, items, self.executor, self.workers, chunk=CHUNK)) as results:
             for number, result in results:
                 yield number, result
@@ -131,8 +131,7 @@ def examine(
 
 @contextmanager
 def _pool(executor: str, workers: int | None, show_progress: bool) -> Iterator[Pool]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    progress = Progress(*columns, transient=True, disable=not show_progress)
+    progress = progress_bar(show_progress, transient=True)
     # Ray reports dead workers on stdout, which is reserved for the findings.
     with redirect_stdout(sys.stderr), started(executor, workers), progress:
         yield Pool(executor, workers, progress)

@@ -17,6 +17,7 @@ from ocr.formats.annotation import Annotations
 from ocr.formats.row_mapping import RowMapping
 from ocr.tools.doctor.frames import Verdict
 from ocr.tools.doctor.images import ImageFacts
+from ocr.tools.terminal import printable
 
 Severity = Literal["error", "warning", "note"]
 
@@ -82,11 +83,6 @@ Points = tuple[tuple[float, float], ...]
 def as_points(outline: NDArray[np.float32]) -> Points:
     """Rows of x and y, to hundredths of a pixel."""
     return tuple((round(float(x), 2), round(float(y), 2)) for x, y in outline)
-
-
-def printable(text: str) -> str:
-    """Bytes of a file name that are not Unicode, written as escapes; they can be neither printed nor encoded."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from pathlib import Path
 from ocr.atomic import replacing
 from ocr.system import usable_cores
 from ocr.tools.doctor.drawing import draw_finding
-from ocr.tools.doctor.findings import KINDS, Finding, Report, printable
+from ocr.tools.doctor.findings import KINDS, Finding, Report
 from ocr.tools.doctor.report import verdict_text
+from ocr.tools.terminal import printable
 
 # Browsers stay fast with a few hundred pictures, and two dozen show the pattern.
 PICTURES_PER_KIND = 24

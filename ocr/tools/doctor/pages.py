@@ -22,8 +22,8 @@ def find_splits(data: Path, wanted: Sequence[str] | None = None) -> list[tuple[s
     images, jsons = data / "images", data / "jsons"
     if not images.is_dir():
         raise DataError(
-            f"{images}: no such folder. A dataset has images/<split>/ and jsons/<split>.json; for another layout "
-            "pass the image folder, and the annotations with --annotation-path",
+            f"{images}: no such folder. A dataset has images/<split>/ and jsons/<split>.json. Put its pages there, and "
+            "convert its annotations to jsons/<split>.json",
             path=images,
         )
     folders = {entry.name for entry in images.iterdir() if entry.is_dir() and not entry.name.endswith("_maps")}

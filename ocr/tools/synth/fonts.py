@@ -75,7 +75,7 @@ def _letters(face: str) -> frozenset[str]:
     font = load_font(face, 20)
     # The face that comes with Pillow is in memory, without a file.
     source = io.BytesIO(font.font_bytes) if face == PILLOW_FACE else font.path
-    return frozenset(map(chr, FT2Font(source).get_charmap()))  # type: ignore[arg-type]
+    return frozenset(map(chr, FT2Font(source).get_charmap()))
 
 
 def face_for(text: str, face: str) -> str:

@@ -116,8 +116,8 @@ def in_some_script(rng: np.random.Generator, style: Style, rows: list[Line]) -> 
     written = [
         replace(row, cells=tuple(replace(cell, text=cell.text.translate(table)) for cell in row.cells)) for row in rows
     ]
-    faces = {role: dejavu_face(getattr(style, role)) for role in ("regular", "bold", "headline", "second")}
-    return replace(style, **faces), written
+    regular, bold, headline, second = map(dejavu_face, (style.regular, style.bold, style.headline, style.second))
+    return replace(style, regular=regular, bold=bold, headline=headline, second=second), written
 
 
 def language_of(text: str) -> str:

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ocr.atomic import replacing
 from ocr.checks import check_integer
@@ -26,6 +24,7 @@ from ocr.formats.native import write_native
 from ocr.system import usable_cores
 from ocr.tools.synth.kinds import UnitsOfPages, check_kind, check_units
 from ocr.tools.synth.page import EXIF_SHARE, MEGAPIXELS, SPLITS, SynthPage, encode_page, render_page
+from ocr.tools.terminal import progress_bar
 
 # Left in the folder, so that only what was made here is ever overwritten.
 RECIPE = "synth.json"
@@ -83,7 +82,7 @@ def synthesize(
     tasks = [(split, index) for split in SPLITS for index in range(counts[split])]
     make = partial(_write_page, out, partial(render_page, seed, **settings))
     written: list[_Written] = []
-    with _progress(show_progress) as progress:
+    with progress_bar(show_progress) as progress:
         bar = progress.add_task("synthetic pages", total=len(tasks))
         for done in _run(make, tasks, usable_cores() if workers is None else workers):
             written.append(done)
@@ -140,11 +139,6 @@ def _start_worker() -> None:
     # One process per core: threads inside would only compete. The parent handles Ctrl-C.
     cv2.setNumThreads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _progress(show: bool) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), disable=not show)
 
 
 def _check_numbers(
