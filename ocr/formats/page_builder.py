@@ -68,8 +68,8 @@ class PageBuilder:
         if first != place or name in self._pages:
             earlier = first.removeprefix(self.where).lstrip(":, ")
             raise AnnotationError(
-                f"{place}: {name} occurs twice, first as {earlier}: remove one, or set image_path to the folder that the "
-                "paths start from",
+                f"{place}: {name} occurs twice, first as {earlier}: remove one, or set image_path to the folder that "
+                "the paths start from",
                 value=name,
             )
 

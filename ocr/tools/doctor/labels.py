@@ -25,15 +25,15 @@ from ocr.tools.doctor.findings import Finding, Report, Split, as_points
 if TYPE_CHECKING:  # A detector is loaded only if one is asked.
     from ocr.deploy.detector import Detector
     from ocr.inspect.page import PageInput
-    from ocr.inspect.suspects import Suspect
+    from ocr.tools.doctor.suspects import Suspect
 
 PACKAGED = "glyphfeed"
 """The model that comes with the package."""
 WAITING = 4
-"""Pages that may wait for their judgement: each holds its image and its map."""
+"""Pages that can wait to be checked: each holds its image and its map."""
 Place = tuple[str, str]
 """Split and image."""
-Judged = tuple[Place, int, "list[Suspect]"]
+Checked = tuple[Place, int, "list[Suspect]"]
 """A page, its number of labels, and its suspects."""
 
 
@@ -78,25 +78,25 @@ def check_options(model: str | None, tasks: str | None, out: Path | None) -> Non
 
 def add_suspects(report: Report, model: str, console: Console | None = None) -> Report:
     """The report with the labels that a detector contradicts; the most suspicious first."""
-    from ocr.inspect.suspects import rank_suspects
+    from ocr.tools.doctor.suspects import rank_suspects
 
     path, splits = model_path(model), {split.name: split for split in report.splits}
     places = [(split.name, name) for split in report.splits for name in readable_pages(split)]
-    judged: Iterable[Judged] = _judged(path, places, splits) if places else ()
+    checked: Iterable[Checked] = _checked(path, places, splits) if places else ()
     if console is not None:
-        judged = track(judged, "labels", len(places), console=console, transient=True)
+        checked = track(checked, "labels", len(places), console=console, transient=True)
     suspects: list[tuple[Place, Suspect]] = []
     labels = 0
-    for place, words, found in judged:
-        labels += words
+    for place, count, found in checked:
+        labels += count
         suspects += [(place, suspect) for suspect in found]
     ranked = rank_suspects(suspects, labels)
     findings = [_finding(splits[split], image, suspect) for (split, image), suspect in ranked]
     return replace(report, findings=(*report.findings, *findings))
 
 
-def see_page(detector: Detector, path: Path) -> PageInput:
-    """A page as the detector sees it, with its map, and without labels."""
+def predict_page(detector: Detector, path: Path) -> PageInput:
+    """A page as the model sees it, with its map, and without labels."""
     from ocr.deploy.inputs import pages_of
     from ocr.inspect.page import PageInput
 
@@ -129,19 +129,19 @@ def upright_labels(split: Split, image: str) -> Polygons:
     return labels.moved(to_upright(split, image))
 
 
-def _judged(model: Path | None, places: Sequence[Place], splits: Mapping[str, Split]) -> Iterator[Judged]:
-    """Pages are judged in a thread while the model works on the next."""
+def _checked(model: Path | None, places: Sequence[Place], splits: Mapping[str, Split]) -> Iterator[Checked]:
+    """Pages are checked in a thread while the model works on the next."""
     from ocr.deploy.detector import Detector
-    from ocr.inspect.suspects import find_suspects
+    from ocr.tools.doctor.suspects import find_suspects
 
     detector = Detector.load(model)
     waiting: deque[tuple[Place, int, Future[list[Suspect]]]] = deque()
-    with ThreadPoolExecutor(1, thread_name_prefix="judge") as threads:
+    with ThreadPoolExecutor(1, thread_name_prefix="check") as threads:
         try:
             for name, image in places:
                 labels = upright_labels(splits[name], image)
-                seen = replace(see_page(detector, splits[name].images[image].path), truth=labels)
-                waiting.append(((name, image), len(labels), threads.submit(find_suspects, seen, detector.boxes)))
+                given = replace(predict_page(detector, splits[name].images[image].path), truth=labels)
+                waiting.append(((name, image), len(labels), threads.submit(find_suspects, given, detector.boxes)))
                 while len(waiting) > WAITING:
                     place, words, job = waiting.popleft()
                     yield place, words, job.result()
