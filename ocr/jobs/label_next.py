@@ -26,8 +26,7 @@ from ocr.errors import ConfigError
 from ocr.evaluation.boxes import BoxesFromMap
 from ocr.formats.annotation import Annotations, Page
 from ocr.formats.registry import FORMATS
-from ocr.formats.tasks import check_tasks
-from ocr.formats.write import check_written, write_annotations
+from ocr.formats.write import check_tasks, check_written, write_annotations
 from ocr.geometry.polygons import Polygons
 from ocr.inspect.next_pages import RankedPage, rank_pages
 from ocr.inspect.page import PageInput

@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.tools.synth import phrases
-from ocr.tools.synth.phrases import chance, pick
+from ocr.tools.synth import vocabulary
+from ocr.tools.synth.vocabulary import chance, pick
 
 Coverage = NDArray[np.uint8]
 _PENS = ((25, 25, 30), (30, 40, 120), (25, 60, 150), (170, 30, 40), (20, 110, 70))
@@ -45,11 +45,11 @@ def _words(rng: np.random.Generator) -> str:
     return pick(
         rng,
         (
-            phrases.number(rng, int(rng.integers(2, 8))),
-            f"{int(rng.integers(1, 900))}.{phrases.number(rng, 2)}",
-            phrases.date(rng),
-            pick(rng, phrases.PERSONS),
-            f"{pick(rng, phrases.PERSONS)} {pick(rng, ('ok', 'paid', 'lunch', 'office', 'taxi'))}",
+            vocabulary.number(rng, int(rng.integers(2, 8))),
+            f"{int(rng.integers(1, 900))}.{vocabulary.number(rng, 2)}",
+            vocabulary.date(rng),
+            pick(rng, vocabulary.PERSONS),
+            f"{pick(rng, vocabulary.PERSONS)} {pick(rng, ('ok', 'paid', 'lunch', 'office', 'taxi'))}",
         ),
     )
 

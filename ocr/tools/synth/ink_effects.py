@@ -1,6 +1,6 @@
-"""What the printer and the years do to the print: spread and thin strokes, dots, worn ribbons, faded patches.
+"""Ink on the sheet, and what printers and years do to it: spread and thin strokes, dots, worn ribbons, faded patches.
 
-All of it acts on the ink layer, the difference between the printed sheet and the blank one.
+Worn print acts on the ink layer, the difference between the printed sheet and the blank one.
 """
 
 from __future__ import annotations
@@ -11,15 +11,48 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.tools.synth.look import Look
-from ocr.tools.synth.paper import shade_size
-from ocr.tools.synth.phrases import chance
+from ocr.tools.synth.background import shade_size
+from ocr.tools.synth.capture_style import Look
+from ocr.tools.synth.layout import Layout, Mark
+from ocr.tools.synth.vocabulary import chance
 
 Plane = NDArray[np.uint8]
 # Under this many pixels per em the dots of a print head are smaller than a pixel.
 _MIN_DOTS_EM = 14.0
 # Faded print keeps this part of its ink or more: under it, most lines of a pale page would be illegible.
 _MIN_INK = 0.45
+
+
+def paint(rng: np.random.Generator, paper: NDArray[np.uint8], layout: Layout) -> None:
+    """Put all marks on the sheet, paler if the print head or the ink ribbon is worn."""
+    height, width = paper.shape[:2]
+    worn = 0.45 if chance(rng, 0.3) else 0.08
+    rows = 1 - _wear(rng, height, worn)
+    columns = 1 - _wear(rng, width, worn * 0.8)
+    for mark in layout.marks:
+        blend(paper, mark, rows, columns)
+
+
+def _wear(rng: np.random.Generator, length: int, depth: float) -> NDArray[np.float32]:
+    knots = rng.random((1, 7), dtype=np.float32) ** 2 * depth
+    return np.asarray(cv2.resize(knots, (length, 1), interpolation=cv2.INTER_LINEAR)[0], dtype=np.float32)
+
+
+def blend(paper: NDArray[np.uint8], mark: Mark, rows: NDArray[np.float32], columns: NDArray[np.float32]) -> None:
+    """One mark on the paper; what is over the edge is cut off."""
+    height, width = mark.coverage.shape
+    top, left = max(0, mark.y), max(0, mark.x)
+    bottom, right = min(paper.shape[0], mark.y + height), min(paper.shape[1], mark.x + width)
+    if top >= bottom or left >= right:
+        return
+    ink = mark.coverage[top - mark.y : bottom - mark.y, left - mark.x : right - mark.x].astype(np.float32)
+    ink *= rows[top:bottom, None] * (mark.strength / 255)
+    ink *= columns[left:right]
+    under = paper[top:bottom, left:right]
+    for channel, level in enumerate(mark.color):
+        plane = under[..., channel].astype(np.float32)
+        plane += (level - plane) * ink
+        under[..., channel] = plane
 
 
 def press(rng: np.random.Generator, blank: Plane, printed: Plane, look: Look, em: float) -> Plane:

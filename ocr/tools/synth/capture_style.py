@@ -1,4 +1,4 @@
-"""How the page was taken: a cropped scan, a sheet on a scanner's bed, or a photograph of the receipt on a desk."""
+"""How a page is printed and taken: the choices that its stages share, and the position of the paper on the page."""
 
 from __future__ import annotations
 
@@ -11,10 +11,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.geometry.polygons import move_points
-from ocr.tools.synth.measure import PageMeasure
-from ocr.tools.synth.phrases import chance
-from ocr.tools.synth.strip import Points, walk_box
-from ocr.tools.synth.warp import PageMap
+from ocr.tools.synth.text_path import PageMap, Points, walk_box
+from ocr.tools.synth.vocabulary import chance
+
+PrintMethod = Literal["laser", "thermal", "matrix"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureShares:
+    """How the pages of a kind are taken and printed."""
+
+    crop: float
+    scan: float
+    photo: float
+    """How many are cropped scans, sheets on a scanner's bed, photographs; together 1."""
+    methods: tuple[PrintMethod, ...]
+    """To choose from; one that is named twice comes twice as often."""
+    bilevel: float
+    """How many of the scans are black and white."""
+    handwritten: float = 0.0
+    """How many somebody wrote over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The choices that the stages of a page share."""
+
+    method: PrintMethod = "laser"
+    gray: bool = False
+    bilevel: bool = False
+    """Black and white as a fax or an old copier gives it, then stored as gray."""
+    noise: float = 1.0
+    """Standard deviation of the sensor's noise, in gray levels of the file."""
+    handwritten: bool = False
+    """Somebody wrote over the print."""
+
+
+def choose_look(rng: np.random.Generator, kind: SceneKind, shares: CaptureShares) -> Look:
+    """Scans are mostly gray, copies of forms and letters mostly bilevel; photographs have colour and noise."""
+    method = shares.methods[int(rng.integers(len(shares.methods)))]
+    handwritten = shares.handwritten > 0 and chance(rng, shares.handwritten)
+    if kind == "photo":
+        return Look(method, chance(rng, 0.08), noise=float(rng.uniform(1.0, 7.0)), handwritten=handwritten)
+    bilevel = chance(rng, shares.bilevel)
+    gray, noise = bilevel or chance(rng, 0.72), float(rng.uniform(0.3, 3.0))
+    return Look(method, gray, bilevel, noise, handwritten)
+
 
 SceneKind = Literal["crop", "scan", "photo"]
 
@@ -22,12 +64,6 @@ SceneKind = Literal["crop", "scan", "photo"]
 _MAX_AMPLITUDE = 5.5
 # Under this many pixels an em at 640 the text would be smaller than on real receipts (5 % of theirs is under 5.7 high).
 _MIN_EM_AT_640 = 8.0
-# A measured page shows a table if more than this part of it is dark up to its border; rims of scanners take less.
-_PHOTO_BACKGROUND = 0.1
-# Cropped scans are printed nearly from side to side; print that takes less of the width lies on a scanner's bed.
-_SCAN_PRINT = 0.6
-# Part of the paper's width between its margins.
-_PRINT_OF_PAPER = 0.88
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,18 +77,6 @@ class Scene:
     paper_height: int
     em: float
     page_map: PageMap
-
-
-@dataclass(frozen=True, slots=True)
-class SceneShares:
-    """How many pages are taken in which way; together 1."""
-
-    crop: float
-    scan: float
-    photo: float
-
-
-RECEIPT_SHARES = SceneShares(crop=0.5, scan=0.2, photo=0.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +94,10 @@ def compose_scene(
     rng: np.random.Generator,
     paper_em: tuple[float, float],
     megapixels: tuple[float, float],
-    shares: SceneShares = RECEIPT_SHARES,
-    like: PageMeasure | None = None,
+    shares: CaptureShares,
 ) -> Scene:
     """Choose the kind of page, lay the paper on it as large as it fits, and fix the pixels of an em from that."""
     kind: SceneKind = ("crop", "scan", "photo")[int(rng.choice(3, p=[shares.crop, shares.scan, shares.photo]))]
-    if like is not None:
-        kind = kind_of(like)
     pose = _choose_pose(rng, kind)
     aspect = paper_em[1] / paper_em[0]
     quad = _quad(rng, pose, aspect)
@@ -86,55 +107,13 @@ def compose_scene(
     spread = move_points(extent.astype(np.float32), _perspective(corners, quad))
     low, high = spread.min(axis=0), spread.max(axis=0)
     width, height = _page_size(rng, kind, float((high - low)[1] / (high - low)[0]), megapixels)
-    if like is not None:
-        width, height = size_of(like, megapixels[1])
     fill = {"crop": 1.0, "scan": float(rng.uniform(0.6, 0.97)), "photo": float(rng.uniform(0.84, 0.985))}[kind]
     fit = float(min(np.array([width, height]) / (high - low)))
-    if like is not None:
-        fill = _fill_of(like, kind, fit * float((high - low)[0]) / width, fit**2 * aspect / (width * height))
     wanted = _MIN_EM_AT_640 * max(width, height) / 640 * paper_em[0] / fit
-    scale = fit * min(1.0, max(fill, wanted if like is None else 0.0))
+    scale = fit * min(1.0, max(fill, wanted))
     free = np.array([width, height]) - (high - low) * scale
     place = free * (rng.uniform(0.15, 0.85, size=2) if kind != "crop" else 0.5) - low * scale
     return _scene(kind, (width, height), paper_em, scale, quad * scale + place - 0.5, pose)
-
-
-def kind_of(page: PageMeasure) -> SceneKind:
-    """How a measured page was taken: with a table around the paper, with white around the print, or cropped."""
-    if page.background > _PHOTO_BACKGROUND:
-        return "photo"
-    return "scan" if page.print_width < _SCAN_PRINT else "crop"
-
-
-def size_of(page: PageMeasure, max_megapixels: float) -> tuple[int, int]:
-    """Width and height of a measured page, smaller if it is over the limit."""
-    scale = min(1.0, math.sqrt(max_megapixels / page.megapixels))
-    return max(32, math.floor(page.width * scale)), max(32, math.floor(page.height * scale))
-
-
-def misfit(paper_em: tuple[float, float], page: PageMeasure, line_em: float) -> float:
-    """How far a paper with lines of `line_em` is from a measured page, in shape and height of lines; 0 is a fit."""
-    # A paper on a scanner's bed has a shape of its own.
-    shape = math.log(paper_em[1] / paper_em[0] / page.aspect) if kind_of(page) != "scan" else 0.0
-    em = min(page.width * paper_share(page) / paper_em[0], page.height / paper_em[1]) * page.scale
-    return abs(shape) + abs(math.log(em * line_em / page.line_height))
-
-
-def paper_share(page: PageMeasure) -> float:
-    """The part of a measured page's width that the paper takes, margins included."""
-    return min(1.0, page.print_width / _PRINT_OF_PAPER) if kind_of(page) == "scan" else 1.0
-
-
-def height_em(page: PageMeasure, line_em: float) -> float:
-    """The height of a measured page in ems of its text, whose labels are `line_em` high."""
-    return page.height * page.scale * line_em / page.line_height
-
-
-def _fill_of(page: PageMeasure, kind: SceneKind, paper_width: float, paper_area: float) -> float:
-    """How large the paper is, given its shares of the page's width and area at its largest."""
-    if kind == "photo":
-        return min(1.0, math.sqrt((1 - page.background) / paper_area))
-    return min(1.0, paper_share(page) / paper_width)
 
 
 def _scene(
