@@ -91,6 +91,8 @@ class Advice:
     command: str = ""
     unit: str = "page"
     step_name: str = "the model's step"
+    may_alter: bool = False
+    """Whether changes after which the model learns something else can be recommended."""
     show_all: bool = False
     show_stages: bool = False
 
@@ -103,9 +105,14 @@ class Advice:
 
     @property
     def useful(self) -> list[Row]:
-        """Rows that change something for the better, and leave what the model learns alone."""
-        least = WORTH_IT_IN_NOISE if self.noisy else WORTH_IT
-        return [row for row in self.rows if row.gain >= least and row.how != "computed"]
+        """Rows that change something for the better, and leave what the model learns alone unless that is asked for."""
+        rows = [*self.rows, *self.other_rows] if self.may_alter else self.rows
+        return [row for row in rows if row.gain >= self._least and row.how != "computed"]
+
+    @property
+    def _least(self) -> float:
+        """A smaller gain is no gain."""
+        return WORTH_IT_IN_NOISE if self.noisy else WORTH_IT
 
     @property
     def best(self) -> Row | None:
@@ -160,7 +167,7 @@ class Advice:
         ordered = sorted(rows, key=lambda row: (row.how == "computed", -row.gain))
         if self.show_all:
             return ordered
-        return [row for row in ordered if not 1 / WORTH_IT < row.gain < WORTH_IT][:MAX_ROWS]
+        return [row for row in ordered if not 1 / self._least < row.gain < self._least][:MAX_ROWS]
 
     # -- screen, JSON, page
 

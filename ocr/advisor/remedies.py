@@ -174,8 +174,8 @@ def _exact(config: DictConfig, split: str, cores: int, device: torch.device, com
     if device.type == "cpu":
         now = cores if config.threads.model == "auto" else int(config.threads.model)
         for count in sorted({max(1, cores // 2), cores} - {now}):
-            cause = f"{_plural(now, 'core')} for the model, of {cores}"
-            yield Change(f"{_plural(count, 'core')} for the model", (f"threads.model={count}",), cause, "cores")
+            cause = f"{_plural(now, 'thread')} of the model on {_plural(cores, 'core')}"
+            yield Change(f"{_plural(count, 'thread')} for the model", (f"threads.model={count}",), cause, "cores")
 
 
 def _learning(config: DictConfig, device: torch.device, split: str) -> Iterator[Change]:
@@ -212,6 +212,8 @@ def combined(rows: Sequence[Row]) -> Change | None:
     best: dict[str, Row] = {}
     for row in sorted(rows, key=lambda row: row.gain):
         best[row.change.setting] = row
+    if any(override.endswith("num_workers=0") for row in best.values() for override in row.change.overrides):
+        best.pop(PREPARE, None)  # Nothing is ahead without workers.
     if len(best) < 2:
         return None
     together = sorted(best.values(), key=lambda row: -row.gain)
