@@ -60,6 +60,6 @@ def compare(pages: list[Polygons], targets: Targets) -> tuple[int, float]:
     for polygons in pages:
         prob_map, thresh_map = reference_maps(list(polygons), SIZE, SIZE)
         drawn = targets.draw(polygons, SIZE, SIZE)
-        differs += int(np.count_nonzero(drawn.prob_map != prob_map))
-        gap = max(gap, float(np.abs(drawn.thresh_map - thresh_map).max()))
+        differs += int(np.count_nonzero(drawn["prob_map"] != prob_map))
+        gap = max(gap, float(np.abs(drawn["thresh_map"] - thresh_map).max()))
     return differs, gap

@@ -200,7 +200,7 @@ def test_wording_of_the_end_of_an_epoch(snapshot):
     shown.print(EpochReport(shown)._table(7, row, 34.2))
     counts = dict.fromkeys(COUNTS, 3) | {"seen": 140, "cache_hits": 137, "cache_invalid": 0}
     named = SimpleNamespace(files=lambda count: ["a.jpg", "b.jpg", "c.jpg", "d.jpg"])
-    pages = SimpleNamespace(cache=SimpleNamespace(covered=0.98), ledger=named)
+    pages = SimpleNamespace(cache=SimpleNamespace(stopped="the disk is full"), ledger=named)
     shown.print(f"train: {describe(pages, counts)}", soft_wrap=True)
     listed = {"page": "receipt_[031].jpg", "hmean": 0.21, "hmean_70": 0.1, "missed": 31, "false": 4, "epoch": 7}
     shown.print(worst_table([listed, listed | {"page": "b.jpg", "hmean": 0.305}]))
