@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import queue
+import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -16,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
-from ocr.advisor.advice import Advice, Change, Row
+from ocr.advisor.advice import PRESENT, Advice, Change, Row, progress
 from ocr.advisor.measure import SECONDS, Step, Trial, describe_machine, run_pass, run_trials
 from ocr.cache.items import cached
 from ocr.errors import ConfigError, GlyphFeedError
@@ -30,8 +32,6 @@ ITEM_SECONDS = 0.7
 """For timing the dataset and the collate function by themselves."""
 STREAM_SECONDS = 2.0
 """An epoch of a stream of unknown length is what it gives in this time."""
-
-PRESENT = "present"
 
 Tried = dict[str, tuple[Change | None, Trial]]
 
@@ -47,13 +47,16 @@ def advise(
     """Measure a loader with `step(batch)`, and what would make it faster, in about so many seconds.
 
     The loader is run as it is and in every changed form for a second or two, each time with the step. `verify=True`
-    then runs a whole epoch of the present loader and of the best change. With a `console`, what is being measured is
-    shown there.
+    then runs a whole epoch of the present loader and of the best change. What is being measured is shown on `console`:
+    without one on stderr, if that is a terminal.
     """
     _check(loader, step)
-    show: Callable[[str], object] = (lambda what: None) if console is None else console.print
+    console = console or Console(stderr=True, quiet=not sys.stderr.isatty())
     until = time.perf_counter() + seconds
-    with TemporaryDirectory(prefix="glyphfeed-advise-") as folder, warnings.catch_warnings():
+    with ExitStack() as stack:
+        show = stack.enter_context(progress(console, seconds))
+        folder = stack.enter_context(TemporaryDirectory(prefix="glyphfeed-advise-"))
+        stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message=".*worker processes in total")
         parts = _measure_parts(loader, min(ITEM_SECONDS, seconds / 20))
         tried, not_tried = _candidates(loader, step, Path(folder), parts)

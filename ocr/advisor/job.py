@@ -19,12 +19,9 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
-from rich.progress_bar import ProgressBar
 
 from ocr.advisor import remedies
-from ocr.advisor.advice import Advice, Change, Row
+from ocr.advisor.advice import PRESENT, Advice, Change, Row, Show, progress
 from ocr.advisor.measure import (
     SECONDS,
     ModelStep,
@@ -72,9 +69,7 @@ CONFIRMED = 2
 """More rounds of the present configuration and of what seems best; of at most so many changes."""
 PREFIX = "advise-"
 
-Show = Callable[[str], object]
 Tried = dict[str, tuple[Change | None, Trial]]
-PRESENT = "present"
 
 
 class Advisor:
@@ -182,7 +177,8 @@ class Advisor:
             alone.timing.seconds,
             self.step_seconds,
             machine=describe_machine(),
-            step_name=self._step_name(alone.timing),
+            step_name=self._step_name,
+            step_fault=remedies.step_fault(alone.timing.pages_per_batch) if self.config.step_ms is None else "",
             not_tried=not_tried,
             stages=stages,
             may_alter=self.config.alter,
@@ -272,12 +268,11 @@ class Advisor:
             confirmed |= names
             self._refresh(advice, tried)
 
-    def _step_name(self, timing: Timing) -> str:
+    @property
+    def _step_name(self) -> str:
         if self.config.step_ms is not None:
             return f"the step of {self.config.step_ms:g} ms"
-        pages = round(timing.pages_per_batch)
-        few = f", with only {pages} page{'s' * (pages > 1)} per step" if pages < remedies.SMALL_BATCH else ""
-        return f"a step of {self.config.model.encoder} on {self.device.type}{few}"
+        return f"a step of {self.config.model.encoder} on {self.device.type}"
 
     def _add_model_rows(self, advice: Advice, per_pixel: float, timing: Timing, compiling: bool) -> None:
         """Each change of the model, with a few pages: how many times as long a step takes."""
@@ -392,7 +387,7 @@ def run(config: DictConfig, console: Console) -> Advice:
     command = shlex.join(["ocr", "advise", *HydraConfig.get().overrides.task])
     warm_up()
     with ExitStack() as stack:
-        show = stack.enter_context(progress(console))
+        show = stack.enter_context(progress(console, LIMIT))
         folder = stack.enter_context(_temporary_folder(config))
         advisor = Advisor(config, show)
         advice = advisor.advise(folder, config.compile)
@@ -422,59 +417,29 @@ def _check(config: DictConfig) -> None:
 
 
 def _apply(advice: Advice, console: Console, command: str) -> None:
-    best = advice.best
-    if best is None:
-        told = "nothing to apply: no change makes an epoch faster"
-    else:
-        running = HydraConfig.get()
-        changed = {override.partition("=")[0] for override in best.change.overrides}
-        replaced = {
-            word.partition("=")[0]: word for word in running.overrides.task if word.partition("=")[0] in changed
-        }
+    running = HydraConfig.get()
+    overrides = advice.best.change.overrides if advice.best is not None else ()
+    changed = {override.partition("=")[0] for override in overrides}
+    replaced = {word.partition("=")[0]: word for word in running.overrides.task if word.partition("=")[0] in changed}
 
-        def composed(more: list[str]) -> DictConfig:
-            # As `ocr train` would, which finds what was written just now.
-            left_out = {*OWN_SETTINGS, *replaced, *(word.partition("=")[0] for word in more)}
-            typed = [word for word in running.overrides.task if word.partition("=")[0] not in left_out]
-            of_job = GlobalHydra.instance().hydra
-            GlobalHydra.instance().clear()
-            try:
-                return compose_training([*typed, *more])
-            finally:
-                GlobalHydra.instance().initialize(of_job)  # type: ignore[arg-type]
+    def composed(more: list[str]) -> DictConfig:
+        # As `ocr train` would, which finds what was written just now.
+        left_out = {*OWN_SETTINGS, *replaced, *(word.partition("=")[0] for word in more)}
+        typed = [word for word in running.overrides.task if word.partition("=")[0] not in left_out]
+        of_job = GlobalHydra.instance().hydra
+        GlobalHydra.instance().clear()
+        try:
+            return compose_training([*typed, *more])
+        finally:
+            GlobalHydra.instance().initialize(of_job)  # type: ignore[arg-type]
 
-        choices = {name: running.runtime.choices.get(name) for name in ("data", "experiment")}
-        path, use = apply_changes(best.change.overrides, choices, composed, command)
-        told = f"{best.change.name} is written to {path.resolve()}: use it with {use}"
-        told += f", and without {' '.join(replaced.values())}" if replaced else ""
+    choices = {name: running.runtime.choices.get(name) for name in ("data", "experiment")}
+    path, use = apply_changes(overrides, choices, composed, command)
+    told = f"no change makes an epoch faster: {path.resolve()} changes nothing"
+    if advice.best is not None:
+        told = f"{advice.best.change.name} is written to {path.resolve()}: use it with {use}"
+    told += f", and without {' '.join(replaced.values())}" if replaced else ""
     console.print(told, highlight=False, soft_wrap=True, markup=False)
-
-
-@contextmanager
-def progress(console: Console) -> Iterator[Show]:
-    """Shows what is being measured: in a terminal as a bar, into a file as a line for each."""
-    if not console.is_terminal:
-        seen: set[str] = set()
-
-        def tell(what: str) -> None:
-            if what not in seen:
-                seen.add(what)
-                console.print(f"measuring {what}", highlight=False, markup=False, soft_wrap=True)
-
-        yield tell
-        return
-    columns = (_TimeBar(), TextColumn("measuring {task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("")
-        yield lambda what: bar.update(task, description=escape(what))
-
-
-class _TimeBar(ProgressColumn):
-    """Time that was spent, of the limit; pulses after it, in whole epochs and while a model is compiled."""
-
-    def render(self, task: Task) -> ProgressBar:
-        spent = task.elapsed or 0.0
-        return ProgressBar(LIMIT, min(spent, LIMIT), width=30, pulse=spent > LIMIT)
 
 
 @contextmanager
@@ -498,7 +463,7 @@ def show_stages(config: DictConfig, console: Console) -> None:
     """Only the stages of the path: the table of `scripts/profile_transforms.py`."""
     _check(config)
     warm_up()
-    with progress(console) as show:
+    with progress(console, LIMIT) as show:
         stages = Advisor(config, show).measure_stages()
     timing = Timing(0)
     console.print(Advice("", 0, 0, timing, 1.0, 0.0, None, None, stages=stages).stage_table())
