@@ -35,7 +35,6 @@ from ocr.advisor.measure import (
     run_trials,
 )
 from ocr.advisor.tuned import apply_changes
-from ocr.checks import check_choice, check_flag
 from ocr.datasets.build import build_dataset
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, GlyphFeedError
@@ -47,10 +46,8 @@ from ocr.loader.loader import Loader
 from ocr.pipeline.timing import stage_times
 from ocr.system import has_ended, usable_cores
 
-SPLITS = ("train", "val", "test")
 OWN_SETTINGS = ("split", "step_ms", "stages", "all_rows", "compile", "verify", "apply", "html", "json")
 """Those that `ocr train` does not have."""
-FLAGS = ("stages", "all_rows", "compile", "verify", "apply")
 LONG_STEP = 0.25
 """Seconds; a longer step is not run with every change of the loader."""
 SMALL_SHARE = 0.2
@@ -359,7 +356,7 @@ def _resized(batch: dict[str, Any], change: Change, config: DictConfig) -> dict[
 def run(config: DictConfig, console: Console) -> Advice:
     """Measure, show, and write what the config asks for."""
     _check(config)
-    command = shlex.join(["ocr", "advise", *HydraConfig.get().overrides.task])
+    command = shlex.join(["glyphfeed", "advise", *HydraConfig.get().overrides.task])
     warm_up()
     with ExitStack() as stack:
         show = stack.enter_context(progress(console))
@@ -379,14 +376,6 @@ def run(config: DictConfig, console: Console) -> Advice:
 
 
 def _check(config: DictConfig) -> None:
-    check_choice("split", config.split, SPLITS)
-    for name in FLAGS:
-        check_flag(name, config[name])
-    step = config.step_ms
-    if step is not None and (isinstance(step, bool) or not isinstance(step, int | float) or step < 0):
-        raise ConfigError(
-            f"step_ms={step} must be a number of milliseconds >= 0, or null", setting="step_ms", value=step
-        )
     if config.json is not None and not str(config.json).endswith(".json"):
         raise ConfigError(f"json={config.json} must end with .json", setting="json", value=config.json)
 

@@ -137,21 +137,19 @@ def save_detector(path: str | Path, detector: TextDetector, settings: DetectorSe
         stream.write(save(tensors, {METADATA_KEY: settings.to_json()}))
 
 
-def write_settings(path: str | Path, settings: DetectorSettings, original: Path | None = None) -> None:
-    """Replace the settings of a detector file and nothing else in it; atomic. `original` becomes the file as it was."""
+def write_settings(path: str | Path, settings: DetectorSettings, target: str | Path) -> None:
+    """Write a detector file with other settings and nothing else changed in it, as `target`; atomic."""
     path = Path(path)
-    if original is not None:
-        with replacing(original) as stream:
-            stream.write(path.read_bytes())
     if path.suffix == SAFETENSORS:
         from safetensors.torch import save
 
         tensors, metadata = _open_safetensors(path, "checkpoint_path")
-        with replacing(path) as stream:
-            stream.write(save(tensors, metadata | {METADATA_KEY: settings.to_json()}))
+        written = save(tensors, metadata | {METADATA_KEY: settings.to_json()})
+        with replacing(target) as stream:
+            stream.write(written)
         return
     checkpoint = read_checkpoint(path)
-    with replacing(path) as stream:
+    with replacing(target) as stream:
         torch.save(checkpoint | {CHECKPOINT_KEY: settings.to_dict()}, stream)
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from ocr.errors import ConfigError
 
+BUNDLED = "glyphfeed"
+"""The name of that detector wherever a MODEL is asked for."""
 PACKAGED = Path(__file__).with_name("data") / "glyphfeed.safetensors"
 
 
@@ -19,3 +21,8 @@ def packaged_detector() -> Path:
             path=PACKAGED,
         )
     return PACKAGED
+
+
+def named_detector(model: str) -> Path:
+    """What MODEL names: `glyphfeed`, a checkpoint, an exported model or its folder."""
+    return packaged_detector() if model == BUNDLED else Path(model)

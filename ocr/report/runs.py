@@ -1,4 +1,4 @@
-"""A run of `ocr train` as a result for the report: its metrics, settings, checkpoints and hardest pages."""
+"""A run of `glyphfeed train` as a result for the report: its metrics, settings, checkpoints and hardest pages."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def read_run(folder: Path) -> dict[str, Any]:
     files = sorted(folder.glob("csv/version_*/metrics.csv"), key=_version)
     if not files:
         raise DataError(
-            f"{folder} has no csv/version_0/metrics.csv, which ocr train writes into its output_dir. Name that folder, "
-            "or train with logger=default",
+            f"{folder} has no csv/version_0/metrics.csv, which training writes into its output_dir. Name that folder, "
+            "or train with logger=csv",
             path=folder,
         )
     metrics = _Metrics()
@@ -55,7 +55,7 @@ def read_run(folder: Path) -> dict[str, Any]:
         "name": folder.resolve().name,
         "folder": str(folder),
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(files[-1].stat().st_mtime)),
-        "command": shlex.join(["ocr", "train", *map(str, typed)]) if isinstance(typed, list) else "",
+        "command": shlex.join(["glyphfeed", "train", *map(str, typed)]) if isinstance(typed, list) else "",
         "machine": {},
         "data": data,
         "losses": metrics.losses_by_epoch(),
