@@ -1,4 +1,4 @@
-"""`ocr advise`: run the configuration and every change of it for a few seconds, and say what would help."""
+"""`glyphfeed advise`: run the configuration and every change of it for a few seconds, and say what would help."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from ocr.pipeline.timing import stage_times
 from ocr.system import has_ended, usable_cores
 
 OWN_SETTINGS = ("split", "step_ms", "stages", "all_rows", "compile", "verify", "apply", "html", "json")
-"""Those that `ocr train` does not have."""
+"""Those that `glyphfeed train` does not have."""
 LONG_STEP = 0.25
 """Seconds; a longer step is not run with every change of the loader."""
 SMALL_SHARE = 0.2
@@ -105,7 +105,7 @@ class Advisor:
         with closing(iter(self.loader())) as running:  # type: ignore[type-var]
             sampled = [_copied(batch) for batch in islice(running, 2) if batch is not None]
         if not sampled:
-            raise ConfigError("the loader gives no batch. Find out why: ocr doctor DATA", setting="datasets")
+            raise ConfigError("the loader gives no batch. Find out why: glyphfeed doctor DATA", setting="datasets")
         few = {name: one[:2] for name, one in sampled[0].items()}
         model(few)
         seconds_of_two = model.seconds_per_pixel([few], 0.0) * float(few["images"][..., 0, :, :].numel())
@@ -392,7 +392,7 @@ def _apply(advice: Advice, console: Console, command: str) -> None:
         }
 
         def composed(more: list[str]) -> DictConfig:
-            # As `ocr train` would, which finds what was written just now.
+            # As `glyphfeed train` would, which finds what was written just now.
             left_out = {*OWN_SETTINGS, *replaced, *(word.partition("=")[0] for word in more)}
             typed = [word for word in running.overrides.task if word.partition("=")[0] not in left_out]
             of_job = GlobalHydra.instance().hydra
@@ -456,7 +456,7 @@ def show_stages(config: DictConfig, console: Console) -> None:
 
 
 def main(job: Callable[[DictConfig, Console], object] = run, *overrides: str) -> None:
-    """`ocr advise`, or another job with its settings; these overrides come before those of the command line."""
+    """`glyphfeed advise`, or another job with its settings; these overrides come before those of the command line."""
     sys.argv[1:1] = overrides
     # Before torch computes: its threads would spin while they wait, on the cores of the loader's workers.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")

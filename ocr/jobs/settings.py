@@ -240,7 +240,7 @@ JOBS: dict[str, type] = {
 def check_settings(config: DictConfig, settings: type, prefix: str = "") -> None:
     """Turn every value that the dataclass names into its kind; ConfigError if that cannot be done."""
     for name, kind in get_type_hints(settings, include_extras=True).items():
-        node: Any = config._get_node(name)
+        node: Any = config._get_node(name, validate_access=False)
         if get_origin(kind) is dict:
             below = node if _is_group(node) else {}
             for key in below:

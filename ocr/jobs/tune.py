@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ SHOWN = {
     CLEVAL: "CLEval",
 }
 Scores = Mapping[str, float]
+Scored = tuple[Scores, BoxesFromMap]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,15 +80,8 @@ def tune(config: DictConfig, console: Console) -> dict[str, float]:
             (score(boxes, pages, threads), boxes)
             for boxes in track(candidates, "combinations", console=console, transient=True)
         ]
-        best, boxes, refused = own, own_boxes, 0
-        for scores, candidate in sorted(scored, key=lambda pair: -_rank(pair[0])):
-            if _rank(scores) <= _rank(own):
-                break
-            scores = score(candidate, pages, threads, with_cleval=True)
-            if scores[CLEVAL] >= own[CLEVAL] - MOST_LOST:
-                best, boxes = scores, candidate
-                break
-            refused += 1
+        full = partial(score, pages=pages, threads=threads, with_cleval=True)
+        (best, boxes), refused = choose((own, own_boxes), scored, full)
     _show(console, len(pages), {"now": (own_boxes, own), "best": (boxes, best)})
     if refused:
         console.print(
@@ -105,6 +100,19 @@ def tune(config: DictConfig, console: Console) -> dict[str, float]:
     write_settings(stored.path, replace(settings, boxes=asdict(boxes), provenance=provenance), target)
     console.print(Text(f"written: {target} ({stored.path} stays as it is)"), soft_wrap=True)
     return dict(best)
+
+
+def choose(own: Scored, scored: Sequence[Scored], full: Callable[[BoxesFromMap], Scores]) -> tuple[Scored, int]:
+    """The best boxes whose CLEval is not lower than that of the present ones, and how many better ones lower it."""
+    refused = 0
+    for scores, candidate in sorted(scored, key=lambda pair: -_rank(pair[0])):
+        if _rank(scores) <= _rank(own[0]):
+            break
+        scores = full(candidate)
+        if scores[CLEVAL] >= own[0][CLEVAL] - MOST_LOST:
+            return (scores, candidate), refused
+        refused += 1
+    return own, refused
 
 
 def _chosen(config: DictConfig) -> tuple[Path, str]:

@@ -42,7 +42,7 @@ class StoredDetector:
         """The detector, in evaluation, and its settings; raises ConfigError if the file does not carry them."""
         if self.settings is None:
             raise ConfigError(
-                f"{self.source} was written before checkpoints carried their settings. Add them with `ocr sweep`, "
+                f"{self.source} was written before checkpoints carried their settings. Add them with `glyphfeed test tune=true`, "
                 "which takes the settings of the training on its command line",
                 setting=self.setting,
                 path=self.path,
@@ -72,7 +72,7 @@ def load_detector(path: str | Path, setting: str = "checkpoint_path") -> tuple[T
 
 
 def read_detector(path: str | Path, setting: str = "checkpoint_path") -> StoredDetector:
-    """Read a file that `ocr train` or `save_detector` wrote, without unpickling; `setting` is named in errors."""
+    """Read a file that `glyphfeed train` or `save_detector` wrote, without unpickling; `setting` is named in errors."""
     path = Path(path)
     source = named(setting, path)
     if not path.is_file():
@@ -111,14 +111,14 @@ def named(setting: str, path: Path) -> str:
 
 
 def read_checkpoint(path: str | Path, setting: str = "checkpoint_path") -> dict[str, Any]:
-    """All that a checkpoint of `ocr train` holds."""
+    """All that a checkpoint of `glyphfeed train` holds."""
     try:
         checkpoint: dict[str, Any] = torch.load(str(path), map_location="cpu", weights_only=True)
         checkpoint["state_dict"].items()
     except Exception as error:  # Damaged bytes end in any error of the reader.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
-            f"{setting}={path} is not a checkpoint that `ocr train` wrote ({reason})", setting=setting, path=path
+            f"{setting}={path} is not a checkpoint that `glyphfeed train` wrote ({reason})", setting=setting, path=path
         ) from error
     return checkpoint
 
