@@ -42,7 +42,7 @@ def format_seconds(seconds: float) -> str:
     """A duration, as long as one reads it.
 
     >>> [format_seconds(seconds) for seconds in (0.04, 8.31, 59.7, 125, 7300, 200_000)]
-    ['0.0 s', '8.3 s', '1 min', '2 min', '2 h 2 min', '2 d 8 h']
+    ['0.0 s', '8.3 s', '1 min', '2 min', '2 h 2 min', '2 d 7 h']
     """
     if seconds < 59.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""Which pages `glyphfeed test` scores: said before it does, because they are those of validation unless others are given."""
+"""Which pages `glyphfeed test` scores, shown before it does: the validation pages unless others are given."""
 
 from __future__ import annotations
 

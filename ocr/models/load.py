@@ -42,8 +42,7 @@ class StoredDetector:
         """The detector, in evaluation, and its settings; raises ConfigError if the file does not carry them."""
         if self.settings is None:
             raise ConfigError(
-                f"{self.source} was written before checkpoints carried their settings. Add them with `glyphfeed test tune=true`, "
-                "which takes the settings of the training on its command line",
+                f"{self.source} does not carry the settings of its pages and boxes. Train it again",
                 setting=self.setting,
                 path=self.path,
             )

@@ -91,7 +91,8 @@ class DetectorSettings:
         """From `to_dict` of this version, an older or a newer one; raises ConfigError if the format is newer."""
         if not isinstance(values, Mapping) or not isinstance(values.get("format"), int):
             raise ConfigError(
-                f"{source} has no settings of a detector. Rewrite it with `glyphfeed train` or `glyphfeed export`", path=path
+                f"{source} has no settings of a detector. Rewrite it with `glyphfeed train` or `glyphfeed export`",
+                path=path,
             )
         if values["format"] > FORMAT:
             raise ConfigError(

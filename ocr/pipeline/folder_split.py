@@ -86,8 +86,8 @@ def _find_file(folder: Path, name: str, present: NameSet, annotation: str) -> st
         raise AnnotationError(problem, value=name, path=annotation)
     if str(parts) not in present:
         raise ImageError(
-            f"{folder / name} is in {annotation} but not on disk. Restore it, run `glyphfeed doctor` for the whole list, "
-            "or set on_bad_sample=skip",
+            f"{folder / name} is in {annotation} but not on disk. Restore it, run `glyphfeed doctor` for the list, or "
+            "set on_bad_sample=skip",
             path=folder / name,
         )
     return str(parts)

@@ -124,7 +124,7 @@ def _rows(file: Path) -> Iterator[dict[str, float]]:
                     _check_counts(figures["epoch"], figures["step"], file)
                     yield figures
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{file} cannot be read ({error}). Name a folder that glyphfeed train wrote", path=file) from error
+        raise DataError(f"{file} cannot be read ({error}). Name the folder of a run", path=file) from error
 
 
 def _check_counts(epoch: float, step: float, file: Path) -> None:
@@ -186,6 +186,8 @@ def _read_hardest(file: Path) -> list[dict[str, Any]] | None:
         raise DataError(f"{file} cannot be read ({error}). Restore it, or remove it", path=file) from error
     if not isinstance(pages, list):
         raise DataError(
-            f"{file} must be a list of pages, as glyphfeed train writes it. Restore it, or remove it", value=pages, path=file
+            f"{file} must be a list of pages, as training writes it. Restore it, or remove it",
+            value=pages,
+            path=file,
         )
     return [page for page in pages if isinstance(page, dict)]

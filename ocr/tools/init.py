@@ -30,7 +30,7 @@ Any file of the package's configs can be replaced by one of the same name here, 
 """
 EXPERIMENT = """\
 # @package _global_
-# Settings of this project: glyphfeed train experiment=mine. Every setting of `glyphfeed train --cfg job` can stand here.
+# Settings of this project: glyphfeed train experiment=mine. Every setting of `--cfg job` can stand here.
 defaults:
   - override /model: lite             # lite: for a CPU; base, resnet50 and dbnetpp: for a GPU
 

@@ -37,9 +37,8 @@ def flags(node: Any, path: str = "") -> Iterator[str]:
             yield from flags(child, f"{path}{name}.")
         elif isinstance(child._value(), bool):
             yield f"{path}{name}"
-        elif child._is_interpolation():
-            if isinstance(OmegaConf.select(node, str(name)), bool):
-                yield f"{path}{name}"
+        elif child._is_interpolation() and isinstance(OmegaConf.select(node, str(name)), bool):
+            yield f"{path}{name}"
 
 
 ALL = [(job, flag) for job in JOBS for flag in flags(config_of(job))]
