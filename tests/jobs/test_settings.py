@@ -35,9 +35,7 @@ def flags(node: Any, path: str = "") -> Iterator[str]:
         child = node._get_node(name)
         if isinstance(child, DictConfig) and not (child._is_none() or child._is_interpolation()):
             yield from flags(child, f"{path}{name}.")
-        elif isinstance(child._value(), bool):
-            yield f"{path}{name}"
-        elif child._is_interpolation() and isinstance(OmegaConf.select(node, str(name)), bool):
+        elif isinstance(OmegaConf.select(node, str(name)) if child._is_interpolation() else child._value(), bool):
             yield f"{path}{name}"
 
 

@@ -136,7 +136,7 @@ def test_a_run_leaves_checkpoints_drawings_and_figures_and_reports_its_time(synt
     assert 0.05 < scores["memory_gb"] < 50
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]
     assert (tmp_path / "drawings" / "epoch_001.jpg").stat().st_size > 1000
-    (epoch,) = read_run(tmp_path)["epochs"]
+    (epoch,) = read_run(tmp_path).epochs
     assert epoch.keys() >= {"hmean", "hmean_70", "samples_per_s", "memory_gb"}
     assert epoch["seconds"].keys() == {"data_wait", "forward", "backward", "boxes", "scores"}
     assert "best.ckpt" in shown.export_text()
@@ -201,7 +201,7 @@ def test_wording_of_the_end_of_an_epoch(snapshot):
     shown.print(EpochReport(shown)._table("epoch 8/20", row, "7 min left"))
     counts = dict.fromkeys(COUNTS, 3) | {"seen": 140, "cache_hits": 137, "cache_invalid": 0}
     named = SimpleNamespace(files=lambda count: ["a.jpg", "b.jpg", "c.jpg", "d.jpg"])
-    pages = SimpleNamespace(cache=SimpleNamespace(covered=0.98), ledger=named)
+    pages = SimpleNamespace(cache=SimpleNamespace(stopped="the disk is full"), ledger=named)
     shown.print(f"train: {describe(pages, counts)}", soft_wrap=True)
     listed = {"page": "receipt_[031].jpg", "hmean": 0.21, "hmean_70": 0.1, "missed": 31, "false": 4, "epoch": 7}
     shown.print(worst_table([listed, listed | {"page": "b.jpg", "hmean": 0.305}]))
