@@ -24,16 +24,9 @@ from ocr.inspect.atlas import Picture, take_picture, write_atlas
 from ocr.inspect.compare import Comparison, show_comparison
 from ocr.inspect.inspection import Inspection
 from ocr.inspect.page import PageInput
-<<<<<<< HEAD
-from ocr.inspect.result import PageResult, judge
-from ocr.inspect.screen import show
-from ocr.inspect.tables import write_comparison, write_tables
-from ocr.jobs.run import config_for, run_job
-=======
 from ocr.inspect.result import PageResult, evaluate_page
 from ocr.inspect.tables import show, write_comparison, write_tables
-from ocr.jobs.run import config_for, quoted_override, run_job
->>>>>>> main
+from ocr.jobs.run import config_for, run_job
 from ocr.jobs.scored_split import check_annotated, describe_split
 from ocr.jobs.stored_settings import name_of_detector
 from ocr.jobs.train import trained_module
@@ -42,12 +35,7 @@ from ocr.training.callbacks.data_report import describe
 from ocr.training.callbacks.drawings import to_pixels
 from ocr.training.module import OCRPLModule, truth_on_page
 
-<<<<<<< HEAD
-Judged = tuple[PageResult, Picture | None]
-=======
 Evaluated = tuple[PageResult, Picture | None]
-COMPARE = "--compare"
->>>>>>> main
 WAITING = 8
 """Pages that can wait to be evaluated: each holds its image and its map."""
 

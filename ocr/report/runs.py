@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""A run of `glyphfeed train` as a result for the report: its metrics, settings, checkpoints and hardest pages."""
-=======
-"""A run of `ocr train` as its folder shows it: metrics, settings, checkpoints and hardest pages."""
->>>>>>> main
+"""A run of `glyphfeed train` as its folder shows it: metrics, settings, checkpoints and hardest pages."""
 
 from __future__ import annotations
 
@@ -132,31 +128,11 @@ def read_run(folder: Path) -> Run:
     settings, typed = _read_yaml(folder / ".hydra/config.yaml"), _read_yaml(folder / ".hydra/overrides.yaml")
     settings = settings if isinstance(settings, dict) else {}
     trainer = settings.get("trainer")
-<<<<<<< HEAD
-    data = {"place": settings.get("dataset_base_path"), "split": "train"}
-    return {
-        "kind": "run",
-        "name": folder.resolve().name,
-        "folder": str(folder),
-        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(files[-1].stat().st_mtime)),
-        "command": shlex.join(["glyphfeed", "train", *map(str, typed)]) if isinstance(typed, list) else "",
-        "machine": {},
-        "data": data,
-        "losses": metrics.losses_by_epoch(),
-        "epochs": [{"epoch": epoch, **figures} for epoch, figures in sorted(metrics.epochs.items())],
-        "max_epochs": trainer.get("max_epochs") if isinstance(trainer, dict) else None,
-        "settings": dict(_flat(settings)) if settings else {},
-        "hardest": _read_hardest(folder / HARDEST),
-        "checkpoints": [
-            {"name": file.name, "bytes": file.stat().st_size} for file in sorted(folder.glob("checkpoints/*.ckpt"))
-        ],
-    }
-=======
     return Run(
         name=folder.resolve().name,
         folder=folder,
         written=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(files[-1].stat().st_mtime)),
-        command=shlex.join(["ocr", "train", *map(str, typed)]) if isinstance(typed, list) else "",
+        command=shlex.join(["glyphfeed", "train", *map(str, typed)]) if isinstance(typed, list) else "",
         data=settings.get("dataset_base_path"),
         losses=metrics.losses_by_epoch(),
         epochs=[{"epoch": epoch + 1, **figures} for epoch, figures in sorted(metrics.epochs.items())],
@@ -165,7 +141,6 @@ def read_run(folder: Path) -> Run:
         hardest=_read_hardest(folder / HARDEST),
         checkpoints=[(file.name, file.stat().st_size) for file in sorted(folder.glob("checkpoints/*.ckpt"))],
     )
->>>>>>> main
 
 
 class _Metrics:

@@ -196,13 +196,9 @@ class OCRPLModule(lightning.LightningModule):
         checkpoint["architecture"] = dict(self.model.architecture)
         if self.settings is not None:
             checkpoint[CHECKPOINT_KEY] = self.record.complete(self.settings, self.global_step).to_dict()
-<<<<<<< HEAD
         if self.run is not None:
             checkpoint["run"] = self.run
-        save_trained_batches(checkpoint)
-=======
         save_trained_batches(checkpoint, self.trainer.accumulate_grad_batches, self._buffers_at_step)
->>>>>>> main
 
     def _check_strategy(self) -> None:
         strategy = self.trainer.strategy
