@@ -1,4 +1,4 @@
-"""`ocr advise`: run the configuration and every change of it for a few seconds, and say what would help."""
+"""`glyphfeed advise`: run the configuration and every change of it for a few seconds, and say what would help."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ from ocr.advisor.measure import (
     run_trials,
 )
 from ocr.advisor.tuned import apply_changes
-from ocr.checks import check_choice, check_flag
 from ocr.datasets.build import build_dataset
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, GlyphFeedError
@@ -51,8 +50,7 @@ from ocr.system import has_ended, usable_cores
 
 SPLITS = ("train", "val", "test")
 OWN_SETTINGS = ("split", "step_ms", "stages", "all_rows", "compile", "alter", "verify", "apply", "html", "json")
-"""Those that `ocr train` does not have."""
-FLAGS = ("stages", "all_rows", "compile", "alter", "verify", "apply")
+"""Those that `glyphfeed train` does not have."""
 LIMIT = 52.0
 """Seconds for measuring; starting the command takes some more. Whole epochs and compilation come on top."""
 RESERVED = 10.0
@@ -122,7 +120,7 @@ class Advisor:
         with closing(iter(self.loader())) as running:  # type: ignore[type-var]
             sampled = [_copied(batch) for batch in islice(running, 2) if batch is not None]
         if not sampled:
-            raise ConfigError("the loader gives no batch. Find out why: ocr doctor DATA", setting="datasets")
+            raise ConfigError("the loader gives no batch. Find out why: glyphfeed doctor DATA", setting="datasets")
         few = {name: one[:2] for name, one in sampled[0].items()}
         model(few)
         seconds_of_two = model.seconds_per_pixel([few], 0.0) * float(few["images"][..., 0, :, :].numel())
@@ -384,7 +382,7 @@ def _resized(batch: dict[str, Any], change: Change, config: DictConfig) -> dict[
 def run(config: DictConfig, console: Console) -> Advice:
     """Measure, show, and write what the config asks for."""
     _check(config)
-    command = shlex.join(["ocr", "advise", *HydraConfig.get().overrides.task])
+    command = shlex.join(["glyphfeed", "advise", *HydraConfig.get().overrides.task])
     warm_up()
     with ExitStack() as stack:
         show = stack.enter_context(progress(console, LIMIT))
@@ -404,14 +402,6 @@ def run(config: DictConfig, console: Console) -> Advice:
 
 
 def _check(config: DictConfig) -> None:
-    check_choice("split", config.split, SPLITS)
-    for name in FLAGS:
-        check_flag(name, config[name])
-    step = config.step_ms
-    if step is not None and (isinstance(step, bool) or not isinstance(step, int | float) or step < 0):
-        raise ConfigError(
-            f"step_ms={step} must be a number of milliseconds >= 0, or null", setting="step_ms", value=step
-        )
     if config.json is not None and not str(config.json).endswith(".json"):
         raise ConfigError(f"json={config.json} must end with .json", setting="json", value=config.json)
 
@@ -423,7 +413,7 @@ def _apply(advice: Advice, console: Console, command: str) -> None:
     replaced = {word.partition("=")[0]: word for word in running.overrides.task if word.partition("=")[0] in changed}
 
     def composed(more: list[str]) -> DictConfig:
-        # As `ocr train` would, which finds what was written just now.
+        # As `glyphfeed train` would, which finds what was written just now.
         left_out = {*OWN_SETTINGS, *replaced, *(word.partition("=")[0] for word in more)}
         typed = [word for word in running.overrides.task if word.partition("=")[0] not in left_out]
         of_job = GlobalHydra.instance().hydra
@@ -470,7 +460,7 @@ def show_stages(config: DictConfig, console: Console) -> None:
 
 
 def main(job: Callable[[DictConfig, Console], object] = run, *overrides: str) -> None:
-    """`ocr advise`, or another job with its settings; these overrides come before those of the command line."""
+    """`glyphfeed advise`, or another job with its settings; these overrides come before those of the command line."""
     sys.argv[1:1] = overrides
     run_job("advise", lambda config, console: (job(config, console), 0)[1])
 
