@@ -1,4 +1,4 @@
-"""A run of `ocr train` as its folder shows it: metrics, settings, checkpoints and hardest pages."""
+"""A run of `glyphfeed train` as its folder shows it: metrics, settings, checkpoints and hardest pages."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def read_run(folder: Path) -> Run:
     files = sorted(folder.glob("csv/version_*/metrics.csv"), key=_version)
     if not files:
         raise DataError(
-            f"{folder} has no csv/version_0/metrics.csv, which ocr train writes into its output_dir. Name that folder, "
-            "or train with logger=default",
+            f"{folder} has no csv/version_0/metrics.csv, which training writes into its output_dir. Name that folder, "
+            "or train with logger=csv",
             path=folder,
         )
     metrics = _Metrics()
@@ -132,7 +132,7 @@ def read_run(folder: Path) -> Run:
         name=folder.resolve().name,
         folder=folder,
         written=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(files[-1].stat().st_mtime)),
-        command=shlex.join(["ocr", "train", *map(str, typed)]) if isinstance(typed, list) else "",
+        command=shlex.join(["glyphfeed", "train", *map(str, typed)]) if isinstance(typed, list) else "",
         data=settings.get("dataset_base_path"),
         losses=metrics.losses_by_epoch(),
         epochs=[{"epoch": epoch + 1, **figures} for epoch, figures in sorted(metrics.epochs.items())],
@@ -198,7 +198,7 @@ def _rows(file: Path) -> Iterator[dict[str, float]]:
                     _check_counts(figures["epoch"], figures["step"], file)
                     yield figures
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{file} cannot be read ({error}). Name a folder that ocr train wrote", path=file) from error
+        raise DataError(f"{file} cannot be read ({error}). Name the folder of a run", path=file) from error
 
 
 def _check_counts(epoch: float, step: float, file: Path) -> None:
@@ -260,6 +260,8 @@ def _read_hardest(file: Path) -> list[dict[str, Any]] | None:
         raise DataError(f"{file} cannot be read ({error}). Restore it, or remove it", path=file) from error
     if not isinstance(pages, list):
         raise DataError(
-            f"{file} must be a list of pages, as ocr train writes it. Restore it, or remove it", value=pages, path=file
+            f"{file} must be a list of pages, as training writes it. Restore it, or remove it",
+            value=pages,
+            path=file,
         )
     return [page for page in pages if isinstance(page, dict)]
