@@ -162,7 +162,7 @@ def detect_json(root: Any, where: str) -> str:
     raise AnnotationError(
         f'{where}: {looks}: it holds {held}; native is {{"images": {{...}}}}: set annotation_format (--format) to its '
         f"format if that is one of {known}, "
-        "or convert it (docs/formats.md shows them)",
+        "or convert it (docs/data.md shows them)",
         value=found or foreign or held,
         path=where,
     )
