@@ -15,7 +15,7 @@ LINK = re.compile(r"(!?)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """README and CHANGELOG are written once, for the repository and for the site; the reference is what the program says."""
+    """README and CHANGELOG are written once, for repository and site; the reference is what the program says."""
     made = {page: (ROOT / source).read_text() for page, source in FROM_ROOT.items()}
     made |= {"reference/commands.md": "\n".join(commands()), "reference/settings.md": "\n".join(settings())}
     for page, content in made.items():
@@ -46,8 +46,8 @@ def commands() -> Iterator[str]:
 def settings() -> Iterator[str]:
     """The configs of training, which have a comment per key."""
     configs = ROOT / "ocr/configs"
-    yield "# Settings\n\nThe files of `configs/`, from which `train`, `test`, `inspect` and `advise` compose their settings.\n"
-    for file in sorted(configs.rglob("*.yaml"), key=lambda file: (len(file.relative_to(configs).parts), str(file))):
+    yield "# Settings\n\nThe files from which `train`, `test`, `inspect` and `advise` compose their settings.\n"
+    for file in sorted(configs.rglob("*.yaml"), key=lambda file: (len(file.parts), file)):
         yield f"## {file.relative_to(configs).with_suffix('')}\n\n```yaml\n{file.read_text()}```\n"
 
 
