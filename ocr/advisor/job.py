@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import cycle, islice
@@ -160,6 +161,7 @@ class Advisor:
         if self.step_seconds <= TOO_LONG_STEP:
             rounds = 2 if self.step_seconds <= LONG_STEP else 1
             trials = {name: trial for name, (_, trial) in tried.items()}
+            run_trials({PRESENT: trials[PRESENT]}, self.show, 1, repeats=0)
             run_trials(trials, self.show, rounds, until=self._until - RESERVED)
             present = tried[PRESENT][1].timing
             seconds, wait = present.seconds, present.wait_share
@@ -387,6 +389,8 @@ def run(config: DictConfig, console: Console) -> Advice:
     command = shlex.join(["ocr", "advise", *HydraConfig.get().overrides.task])
     warm_up()
     with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message=".*worker processes in total")  # That is what is tried.
         show = stack.enter_context(progress(console, LIMIT))
         folder = stack.enter_context(_temporary_folder(config))
         advisor = Advisor(config, show)
