@@ -66,6 +66,8 @@ SMALL_SHARE = 0.2
 """A loader that takes less than this share of the steps is measured alone."""
 NO_SHARE = 0.04
 """Changes of a loader that takes less than this share of the steps cannot be worth it."""
+MIN_STEPS = 3
+"""Of the present model and of a changed one, in turns."""
 CONFIRMED = 2
 """More rounds of the present configuration and of what seems best; of at most so many changes."""
 PREFIX = "advise-"
@@ -127,7 +129,7 @@ class Advisor:
         few = {name: one[:2] for name, one in sampled[0].items()}
         model(few)
         seconds_of_two = model.seconds_per_pixel([few], 0.0) * float(few["images"][..., 0, :, :].numel())
-        pages = max(2, int(1.5 * self.seconds / max(seconds_of_two, 1e-6)))
+        pages = max(2, int(self.seconds / 2 / max(seconds_of_two, 1e-6)))  # A quarter of the time for a step.
         return [{name: one[:pages] for name, one in batch.items()} for batch in sampled]
 
     def measure_stages(self) -> dict[str, float]:
@@ -317,19 +319,21 @@ class Advisor:
                     began = time.perf_counter()
                     step(batch)
                     spent.append((time.perf_counter() - began) / len(batch["images"]))
-            if time.perf_counter() > ended:
+            if len(then) >= MIN_STEPS and time.perf_counter() > ended:
                 return min(then) / min(present)
         raise AssertionError("there is always a batch")
 
     def _add_computed(self, advice: Advice, alone: Timing) -> None:
         """What cannot be run here."""
         if advice.bottleneck == "loader":
-            seconds = max(alone.seconds / 2, self._steps)
             change = Change("twice the cores", (), f"only {self.cores} cores", "")
-            advice.rows.append(Row(change, seconds, advice.seconds / seconds, "computed"))
+            seconds = max(alone.seconds / 2, self._steps)
         elif self._shares_cores:
-            change = Change("a GPU, at most", (), "the model is on the CPU", "")
-            advice.rows.append(Row(change, alone.seconds, advice.seconds / alone.seconds, "computed"))
+            change, seconds = Change("a GPU, at most", (), "the model is on the CPU", ""), alone.seconds
+        else:
+            return
+        if seconds < advice.seconds:
+            advice.rows.append(Row(change, seconds, advice.seconds / seconds, "computed"))
 
     def verify(self, advice: Advice, folder: Path) -> None:
         """A whole epoch of the present configuration and of the best change, after one that is not counted."""
