@@ -63,7 +63,7 @@ def draw(result: Result, target: Path) -> None:
         axes[0].legend()
 
 
-@benchmark("scale", table="scaling#scale", pages=(), pictures={"pictures/scale.png": draw})
+@benchmark("scale", table="scale#scale", pages=(), pictures={"pictures/scale.png": draw})
 def scale(data: Data) -> Iterator[Row]:
     """Opening, ordering, resuming and a step, by the number of pages; `--set scale.pages=10000,100000`."""
     for kind in WRITERS:

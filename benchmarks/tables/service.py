@@ -121,7 +121,7 @@ def bomb() -> bytes:
     return stream.getvalue()
 
 
-@benchmark("service", table="serve#service", threads=None, rounds=1)
+@benchmark("service", table="deploy#service", threads=None, rounds=1)
 def service(data: Data) -> Iterator[Row]:
     """`glyphfeed serve` under load; `--set service.clients=64`, `service.seconds=60`, `service.model=FILE`."""
     clients, seconds = int(data.setting("service.clients", "64")), float(data.setting("service.seconds", "60"))

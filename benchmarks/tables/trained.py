@@ -70,7 +70,7 @@ def scored(data: Data) -> Iterator[Row]:
             yield Row(f"{unit}, {name}", {"pages": pages, "labels": labels, **cells})
 
 
-@benchmark("causes", table="inspect#causes", threads=None)
+@benchmark("causes", table="errors#causes", threads=None)
 def causes(data: Data) -> Iterator[Row | str]:
     """Errors of the bundled detector on training pages: their causes, and points of H-mean if they were fixed."""
     found = inspect_split(data.receipts, "train")
