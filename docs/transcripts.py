@@ -12,7 +12,9 @@ they print follows them. `last=N` keeps the last N lines of each. The digest sho
     ```
     <!-- transcript: end -->
 
-A picture has the command that draws it, with PICTURE for its file: <!-- picture: glyphfeed preview data/demo --out PICTURE -->
+A picture has the command that draws it, with PICTURE for its file:
+
+    <!-- picture: glyphfeed preview data/demo --out PICTURE -->
 """
 
 from __future__ import annotations

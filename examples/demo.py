@@ -20,7 +20,9 @@ console = Console(highlight=False, soft_wrap=True)
 STEPS = {
     "synth {data} --train 64 --val 24 --units words --overwrite": "makes receipts with exact labels: {data}/images",
     "doctor {data} --html {out}/doctor.html": "looks for errors in images and labels: {out}/doctor.html",
-    "preview {data} --out {out}/preview.png --split train": "draws pages and maps as the model sees them: {out}/preview.png",
+    "preview {data} --out {out}/preview.png --split train": (
+        "draws pages and maps as the model sees them: {out}/preview.png"
+    ),
     "test weights=glyphfeed dataset_base_path={data} hydra.run.dir={out}/bundled": (
         "scores the bundled detector, which has learnt lines: {out}/log.txt"
     ),

@@ -86,7 +86,6 @@ def synth(
         str,
         typer.Option(help="words; lines; usual: lines on receipts, words elsewhere."),
     ] = "lines",
-    like: Annotated[Path | None, typer.Option(help="Match the pages of this folder: sizes, text, contrast.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing pages.")] = False,
 ) -> None:
@@ -102,7 +101,6 @@ def synth(
         megapixels=megapixels,
         kind=kind,
         units=check_units(units),
-        like=like,
         workers=workers,
         overwrite=overwrite,
     )
@@ -111,8 +109,6 @@ def synth(
         f"{made.pages} pages with {made.words} {named} ({made.ignored} illegible, {made.curved} curved; {made.turned} "
         f"pages EXIF-rotated) in {made.seconds:.1f} s: {out}"
     )
-    if made.comparison:
-        typer.echo(made.comparison)
 
 
 app.command(rich_help_panel=DATA, epilog=_examples(*DOCTOR_EXAMPLES))(doctor)

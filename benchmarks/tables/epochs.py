@@ -85,7 +85,7 @@ MEASURES = {
 
 @benchmark(
     "epochs",
-    table=["results#epochs", Place("README#epochs", "^(v|t|w)", (PLAIN, HERE, FASTER)), Place("preprocessing#epochs")],
+    table=["results#epochs", Place("README#epochs", "^(v|t|w)", (PLAIN, HERE, FASTER))],
     rounds=5,
 )
 def epochs(data: Data) -> Iterator[Row | str]:
@@ -168,5 +168,7 @@ def checkout(root: Path, task: dict[str, Any]) -> Iterator[Callable[[str], float
             problem = f"{root}: the process ended with {process.wait()}, measuring {method}"
             raise DataError(problem, path=root, value=method)
 
-        yield ask
-        process.stdin.close()
+        try:
+            yield ask
+        finally:
+            process.terminate()  # Workers of the plain pipeline have its input open too.

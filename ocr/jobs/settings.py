@@ -204,6 +204,7 @@ class Advising(Training):
     stages: bool
     all_rows: bool
     compile: bool
+    alter: bool
     verify: bool
     apply: bool
 

@@ -9,7 +9,7 @@ import typer
 
 EXAMPLES = ("glyphfeed report outputs/DAY/TIME", "glyphfeed report RUN_A RUN_B --out compared.html")
 MAX_RUNS = 15
-"""More lines than this cannot be told apart."""
+"""More lines than this look alike."""
 
 
 def report(

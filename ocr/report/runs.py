@@ -50,7 +50,7 @@ class Run:
     losses: Sequence[Point]
     """Epochs trained until a step, with a fraction, and its loss."""
     epochs: Sequence[Mapping[str, Any]]
-    """`epoch`, those of EPOCH_FIGURES that were logged, and `seconds` by part."""
+    """`epoch`, the EPOCH_FIGURES that were logged, and `seconds` by part."""
     max_epochs: int | None
     settings: Mapping[str, str]
     hardest: Sequence[Mapping[str, Any]] | None
@@ -144,7 +144,7 @@ def read_run(folder: Path) -> Run:
 
 
 class _Metrics:
-    """The rows of one or more metrics files: a resumed run has one more, which may repeat the last steps."""
+    """The rows of one or more metrics files: a resumed run has one more, which can repeat the last steps."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, dict[str, Any]] = {}
@@ -189,7 +189,7 @@ class _Metrics:
 
 
 def _rows(file: Path) -> Iterator[dict[str, float]]:
-    """Rows that belong to an epoch, without empty cells; the last may be incomplete while the run goes on."""
+    """Rows that belong to an epoch, without empty cells; the last can be incomplete while the run lasts."""
     try:
         with file.open(encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
@@ -224,7 +224,7 @@ def _version(file: Path) -> int:
 def _read_yaml(file: Path) -> Any:
     """The content of a config as it was written; None if there is none.
 
-    References such as ${oc.env:KEY} are left as they are: what they stand for may be a secret.
+    References such as ${oc.env:KEY} are left as they are: what they stand for might be a secret.
     """
     try:
         return OmegaConf.to_container(OmegaConf.load(file), resolve=False)

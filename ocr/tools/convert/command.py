@@ -44,7 +44,6 @@ def shards(
             help="Read all shards back and compare them with index and source; finished splits are not changed.",
         ),
     ] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="With --verify: recompute all pages, not one in 16.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Remove shards of an earlier conversion that had more of them.")
     ] = False,
@@ -68,7 +67,6 @@ def shards(
         shuffle_seed=shuffle_seed,
         overwrite=overwrite,
         verify=verify,
-        deep=deep,
         executor=executor,
         workers=workers,
     )
