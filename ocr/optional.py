@@ -21,6 +21,8 @@ EXTRAS = {
     "fastapi": "serve",
     "prometheus_client": "serve",
     "uvicorn": "serve",
+    "wandb": "wandb",
+    "mlflow": "mlflow",
 }
 
 REPORTERS = {"openvino": "openvino_telemetry"}

@@ -6,21 +6,22 @@ import re
 
 from ocr.errors import ConfigError
 
-_FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 def parse_bytes(value: int | str, setting: str = "cache.max_bytes") -> int:
-    """A number of bytes, with or without a unit.
+    """A number of bytes, with or without a unit; GiB and its like are powers of 1024.
 
-    >>> parse_bytes("1.5GB"), parse_bytes(1000)
-    (1500000000, 1000)
+    >>> parse_bytes("1.5GB"), parse_bytes(1000), parse_bytes("20GiB") == 20 * 1024**3
+    (1500000000, 1000, True)
     """
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?)i?b?\s*", str(value), flags=re.IGNORECASE)
+    found = re.fullmatch(r"\s*([0-9.]+)\s*(?:([kmgt]?)(i?)b|([kmgt]?))\s*", str(value), flags=re.IGNORECASE)
     try:
         if found is None or isinstance(value, bool):
             raise ValueError
-        return int(float(found[1]) * _FACTORS[found[2].lower()])
+        power = _POWERS[(found[2] or found[4] or "").lower()]
+        return int(float(found[1]) * (1024 if found[3] else 1000) ** power)
     except ValueError:
         problem = f"{setting}={value!r} must be auto or a number of bytes, such as 20GB"
         raise ConfigError(problem, setting=setting, value=value) from None

@@ -27,6 +27,7 @@ from ocr.jobs.run import run_job
 from ocr.jobs.stored_settings import read_chosen
 from ocr.jobs.teacher import build_distillation
 from ocr.models.detector import TextDetector
+from ocr.optional import require
 from ocr.training.module import OCRPLModule
 
 
@@ -126,6 +127,8 @@ def build_module(config: DictConfig) -> OCRPLModule:
 def build_trainer(config: DictConfig, training: bool = True) -> lightning.Trainer:
     """Lightning's trainer with the callbacks and loggers of the config; without them if nothing is trained."""
     nodes = (config.get("logger") or {}) if training else {}
+    for name in nodes.keys() & {"wandb", "mlflow"}:
+        require(name, f"logger={name}")
     loggers: Any = [make(node, f"logger.{name}") for name, node in nodes.items() if node]
     names = [name for name in config.callbacks if name != "lr_monitor" or loggers] if training else ["progress"]
     callbacks = [make(config.callbacks[name], f"callbacks.{name}") for name in names if config.callbacks.get(name)]

@@ -10,23 +10,23 @@ from ocr.errors import ConfigError
 README = """\
 # A text detector
 
-`configs/` holds the settings of this project. It comes before the configs that GlyphFeed brings, whenever `ocr` runs
-in this folder.
+`configs/` holds the settings of this project. `glyphfeed` in this folder finds them before its own.
 
     glyphfeed synth data/demo                     # synthetic receipts to try it on; or put your own pages into data/
     glyphfeed doctor data/demo                    # lists what is wrong with the pages
-    glyphfeed train experiment=mine               # writes outputs/DAY/TIME/checkpoints/best.ckpt
-    glyphfeed test checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt
-    glyphfeed predict outputs/DAY/TIME/checkpoints/best.ckpt FOLDER
+    glyphfeed train experiment=mine hydra.run.dir=run      # writes run/checkpoints/best.ckpt
+    glyphfeed test checkpoint_path=run/checkpoints/best.ckpt dataset_base_path=data/demo
+    glyphfeed predict run/checkpoints/best.ckpt FOLDER
+    glyphfeed report run                          # curves, hardest pages and settings: report.html
 
 Your own pages: DIR/images/train/, DIR/images/val/, DIR/jsons/train.json and DIR/jsons/val.json, then
 `dataset_base_path=DIR` on the command line or in `configs/experiment/mine.yaml`.
 
-    glyphfeed train experiment=mine --cfg job     # shows all settings
-    glyphfeed advise experiment=mine apply=true   # measures what would be faster, and writes configs/data/tuned.yaml
-    glyphfeed train experiment=mine data=tuned    # uses it
+    glyphfeed train --help                        # the commonest settings
+    glyphfeed train experiment=mine --cfg job     # all settings
+    glyphfeed advise experiment=mine apply=true   # measures what would be faster, and prints how to use it
 
-Any file of the package's configs can be replaced by one of the same name here, such as `configs/transforms/base.yaml`.
+A file here replaces the one of the same name in the package's configs, such as `configs/transforms/base.yaml`.
 """
 EXPERIMENT = """\
 # @package _global_
@@ -37,7 +37,7 @@ defaults:
 dataset_base_path: data/demo          # DIR/images/<split>/ and DIR/jsons/<split>.json
 
 transforms:
-  size: 640                           # side of the square that the model sees, in pixels; small text needs more
+  size: 640                           # longest side of the page that the model sees, in pixels; small text needs more
 
 dataloaders:
   train_dataloader:

@@ -1,11 +1,14 @@
 """`logger=...`: every logger gets the metrics, the settings and the drawings of the worst pages, without a network."""
 
+import sys
 from pathlib import Path
 
 import pytest
+from rejection import rejects
 from rich.console import Console
 from test_training import TINY
 
+from ocr.errors import MissingExtraError
 from ocr.jobs.compose import compose_training
 from ocr.jobs.train import train
 
@@ -30,6 +33,13 @@ def test_the_csv_logger_has_the_drawings_as_files(synthetic, tmp_path):
 def test_a_run_without_loggers_trains(synthetic, tmp_path, none):
     assert "val/hmean" in run(synthetic, tmp_path, none)
     assert not (tmp_path / "csv").exists()
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_a_logger_that_is_not_installed_names_its_extra(synthetic, tmp_path, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    with rejects(MissingExtraError, setting=name, value=name):
+        run(synthetic, tmp_path, f"logger={name}")
 
 
 def test_mlflow_writes_into_the_folder_of_the_run(synthetic, tmp_path, monkeypatch):
