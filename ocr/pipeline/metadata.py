@@ -43,11 +43,11 @@ def pack_page(sample: Sample) -> bytes:
     return b"".join([_LENGTH.pack(len(metadata)), metadata, page.data.data])
 
 
-def unpack_page(value: bytes, **entry: Any) -> Sample:
+def unpack_page(value: bytes | memoryview, **entry: Any) -> Sample:
     """The sample that was packed; `entry` are its fields that are not in the value, such as its index and its name."""
     start = _LENGTH.size + _LENGTH.unpack_from(value)[0]
     page = DensePage(np.frombuffer(value, np.uint8, offset=start))
-    return Sample(**entry, **from_bytes(value[_LENGTH.size : start]), lazy=page)
+    return Sample(**entry, **from_bytes(bytes(value[_LENGTH.size : start])), lazy=page)
 
 
 def to_bytes(sample: Sample) -> bytes:
@@ -69,7 +69,7 @@ def from_bytes(data: bytes) -> dict[str, Any]:
     count, vertices, text = _LENGTHS.unpack_from(data)
     ends = accumulate((_LENGTHS.size, 72, vertices * 8, (count + 1) * 4, count, text))
     matrix, points, offsets, ignore, fields = (data[a:b] for a, b in pairwise(ends))
-    document = json.loads(fields)
+    document = json.loads(fields.decode("ascii"))
     polygons = Polygons(
         np.frombuffer(points, np.float32).reshape(-1, 2),
         np.frombuffer(offsets, np.int32),

@@ -81,8 +81,7 @@ class PagePath:
                 self.cache.remember(state.path, settled, content)
         kept = self.cache.get(content, state.annotation)
         if kept.value is not None and not (kept.recheck and self._differs(index, kept.value)):
-            name = self.source.names[index]
-            return unpack_page(kept.value, index=index, filename=name, path=state.path, cached="hit")
+            return unpack_page(kept.value, index=index, filename=state.filename, path=state.path, cached="hit")
         raw = raw or self._read(index)
         sample = self._made(raw)
         if self.source.state(index).annotation == state.annotation:
@@ -173,7 +172,7 @@ class PagePath:
     def _made(self, raw: Sample) -> Sample:
         return raw if self.source.is_ready else self.fixed_part(raw)
 
-    def _differs(self, index: int, value: bytes) -> bool:
+    def _differs(self, index: int, value: memoryview) -> bool:
         """Whether the stages now make something else of a page; then nothing that is kept of these stages is used."""
         assert self.cache is not None
         try:
