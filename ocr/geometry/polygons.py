@@ -149,8 +149,9 @@ class Polygons:
         return points, points[following]
 
 
-def check_units(setting: str, units: Sequence[str]) -> tuple[str, ...]:
+def check_units(setting: str, units: Sequence[str] | None) -> tuple[str, ...]:
     """One unit or both as a tuple, in their order; ConfigError otherwise."""
+    units = units or ()
     if isinstance(units, str) or any(unit not in UNITS for unit in units) or len(set(units)) < len(units):
         problem = f"{setting}={units!r} must be a list of lines, words or both: [lines, words]"
         raise ConfigError(problem, setting=setting, value=units)

@@ -114,7 +114,7 @@ def predict_maps(config: DictConfig, console: Console) -> list[PageMap]:
             images = module.normalization.on_device(batch["images"], fabric.device)
             maps = model(images).prob_map.cpu().numpy()[:, 0]
             for page, prob_map in enumerate(maps):
-                truth = truth_on_page(batch, page)
+                truth = truth_on_page(batch, page, *module.model.units)
                 pages.append(PageMap(prob_map, batch["inverse_matrix"][page], batch["shape"][page], truth))
     return pages
 

@@ -27,7 +27,7 @@ ROWS = {
 
 def test(config: DictConfig, console: Console) -> dict[str, float]:
     """Score a checkpoint on `datasets.test_dataset`."""
-    module = trained_module(config)
+    module = trained_module(config, several_units=True)
     data = OCRDataModule(config)
     check_annotated(data.dataset("test"), "test")
     trainer = build_trainer(config, training=False)
