@@ -215,28 +215,39 @@ class _Lines:
         """Lines cut where nothing is on the whole width, from top to bottom."""
         cuts = [(low + high) / 2 for low, high in _free(self.top[these], self.bottom[these], 0)]
         number = np.searchsorted(cuts, self.top[these])
-        return [these[number == row] for row in range(len(cuts) + 1)]
+        rows: list[Indices] = []
+        middle, usual = (self.top + self.bottom) / 2, float(np.median(self.height[these]))
+        for row in (these[number == row] for row in range(len(cuts) + 1)):
+            # Lines of two columns can stand in turns; those of one column are further apart.
+            near = bool(rows) and middle[row].min() - middle[rows[-1]].max() < 0.9 * usual
+            if near and self._has_gap(rows[-1], row):
+                rows[-1] = np.concatenate([rows[-1], row])
+            else:
+                rows.append(row)
+        return rows
+
+    def _has_gap(self, *rows: Indices) -> bool:
+        return bool(self._gaps(np.concatenate(rows)))
 
     def _sections(self, these: Indices) -> list[Indices]:
         """Rows joined as long as they share a gap between columns, or have none."""
-        least = MIN_GAP * float(np.median(self.height[these]))
-
-        def gaps_of(rows: Sequence[Indices]) -> bool:
-            joined = np.concatenate(rows)
-            return bool(_free(self.left[joined], self.right[joined], least))
-
         sections: list[list[Indices]] = []
         for row in self._rows(these):
             before = sections[-1] if sections else []
             # A row of several columns under one without: a new section, though they share no gap either.
-            has_gaps = bool(before) and gaps_of(before)
-            if before and gaps_of([*before, row]) == has_gaps and (has_gaps or not gaps_of([row])):
+            has_gaps = bool(before) and self._has_gap(*before)
+            if before and self._has_gap(*before, row) == has_gaps and (has_gaps or not self._has_gap(row)):
                 before.append(row)
             else:
                 sections.append([row])
         for above, below in pairwise(sections):
             # The first line of a column can stand above those of the other columns.
-            while len(above) > 1 and not gaps_of(above) and gaps_of(below) and gaps_of([above[-1], *below]):
+            while (
+                len(above) > 1
+                and not self._has_gap(*above)
+                and self._has_gap(*below)
+                and self._has_gap(above[-1], *below)
+            ):
                 below.insert(0, above.pop())
         return [np.concatenate(section) for section in sections]
 
