@@ -16,11 +16,14 @@ from ocr.geometry.polygons import check_units
 from ocr.models.decoder import build_decoder
 from ocr.models.encoder import STRIDES, Encoder
 from ocr.models.head import DBHead, Prediction, with_units
+from ocr.models.orientation import OrientationHead
 from ocr.models.scale_fusion import ScaleFusion
 from ocr.models.weights import describe_misfit
 
-ARCHITECTURE = ("encoder", "decoder", "channels", "head_channels", "scale_fusion", "units")
+ARCHITECTURE = ("encoder", "decoder", "channels", "head_channels", "scale_fusion", "units", "orientation")
 """Arguments that determine the shapes of the weights."""
+OPTIONAL = ("units", "orientation")
+"""Of these, weights of others fit too."""
 
 
 class TextDetector(nn.Module):
@@ -47,6 +50,7 @@ class TextDetector(nn.Module):
         checkpoint_gradients: bool = False,
         freeze_epochs: int = 0,
         units: Sequence[str] | None = None,
+        orientation: int | None = None,
     ) -> None:
         super().__init__()
         check_integer("freeze_epochs", freeze_epochs)
@@ -68,10 +72,13 @@ class TextDetector(nn.Module):
         if self.units:
             self.architecture["units"] = list(self.units)
         self.encoder = Encoder(encoder, pretrained, weights, checkpoint_gradients)
+        self.orientation: OrientationHead | None = None
         self.freeze_epochs = freeze_epochs
         self.decoder = build_decoder(decoder, self.encoder.channels, channels)
         self.scale_fusion = ScaleFusion(self.decoder.level_channels) if scale_fusion else None
         self.head = DBHead(sum(self.decoder.level_channels), head_channels, k, max(1, len(self.units)))
+        if orientation is not None:
+            self.add_orientation(orientation)
         self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
         self.to(memory_format=self.memory_format)
 
@@ -83,6 +90,13 @@ class TextDetector(nn.Module):
         features = torch.cat(levels, dim=1) if self.scale_fusion is None else self.scale_fusion(levels)
         prediction: Prediction = self.head(features, self.training if with_threshold is None else with_threshold)
         return prediction.crop(height, width)
+
+    def add_orientation(self, side: int) -> OrientationHead:
+        """A new head that tells how a page is turned, from its pixels in a square of `side`."""
+        check_integer("orientation", side, minimum=STRIDES[-1])
+        self.orientation = OrientationHead(self.encoder.channels)
+        self.architecture["orientation"] = side
+        return self.orientation
 
     def start_epoch(self, epoch: int) -> None:
         """The encoder learns from epoch `freeze_epochs` on."""
@@ -104,10 +118,15 @@ class TextDetector(nn.Module):
         """
         stored_units = (architecture or {}).get("units") or ()
         state_dict = with_units(state_dict, stored_units, self.units)
+        if self.orientation is None:  # New training moves the encoder, and the head no longer fits.
+            state_dict = {name: value for name, value in state_dict.items() if not name.startswith("orientation.")}
         different = {
             name: architecture[name]
             for name, value in self.architecture.items()
-            if architecture is not None and name in architecture and name != "units" and architecture[name] != value
+            if architecture is not None
+            and name in architecture
+            and name not in OPTIONAL
+            and architecture[name] != value
         }
         if different:
             shown = ", ".join(
