@@ -60,7 +60,7 @@ docs: $(READY)  ## the documentation site, built strictly into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet, warnings are not counted and strict has no effect
 
 bench: $(READY)  ## the quick benchmarks: make bench DATA=DIR ONLY=maps (default: synthetic pages)
-	$(BIN)/python benchmarks/run.py $(or $(ONLY),maps cold epochs grid boxes synth shards dali) $(if $(DATA),--data $(DATA)) \
+	$(BIN)/python benchmarks/run.py $(or $(ONLY),path epochs grid shards dali) $(if $(DATA),--data $(DATA)) \
 	    --show --folder data/bench
 
 figures: $(READY)  ## all benchmarks (hours) or ONLY=epochs, and their tables in README.md and docs/: make figures DATA=DIR FORMS=DIR

@@ -20,7 +20,6 @@ import os
 import pkgutil
 import platform
 import re
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -470,8 +469,3 @@ def fastest(told: Mapping[str, Sequence[float]]) -> dict[str, float]:
 def rows_by_name(rows: Iterable[Row]) -> dict[str, Row]:
     """For tables that are computed from others."""
     return {row.name: row for row in rows}
-
-
-def medians(told: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """The median of each contender: of figures that vary by themselves."""
-    return {name: statistics.median(figures) for name, figures in told.items()}

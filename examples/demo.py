@@ -21,7 +21,9 @@ STEPS = {
     "synth {data} --train 64 --val 24 --units words --overwrite": "makes receipts with exact labels: {data}/images",
     "doctor {data} --html {out}/doctor.html": "looks for errors in images and labels: {out}/doctor.html",
     "preview {data} {out}/preview.png --split train": "draws pages and maps as the model sees them: {out}/preview.png",
-    "test weights=glyphfeed dataset_base_path={data} hydra.run.dir={out}/bundled": "scores the bundled detector",
+    "test weights=glyphfeed dataset_base_path={data} hydra.run.dir={out}/bundled": (
+        "scores the bundled detector, which has learnt lines: {out}/log.txt"
+    ),
     "train experiment=finetune recipe.steps=100 recipe.validations=2 dataset_base_path={data} output_dir={out}/run "
     "hydra.run.dir={out}/run": "teaches it words, from 64 pages: {out}/run",
     "predict checkpoint_path={out}/run/checkpoints/best.ckpt images={data}/images/val out={out}/found overwrite=true": (

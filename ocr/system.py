@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import resource
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 ROOT = Path("/")
 """Where /proc and /sys are."""
@@ -20,42 +20,34 @@ def usable_cores() -> int:
 
 def free_memory() -> int:
     """Bytes that programs could allocate, including what the page cache gives back: of the machine or the cgroup."""
-    free = _meminfo("MemAvailable")
-    if free is None:
-        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    free = _meminfo("MemAvailable") or psutil.virtual_memory().available
     return max(0, min([free, *(limit - used for limit, used in _cgroup_limits())]))
 
 
 def total_memory() -> int:
     """Bytes of memory of the machine, or of the cgroup if that has less."""
-    total = _meminfo("MemTotal")
-    if total is None:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    total = _meminfo("MemTotal") or psutil.virtual_memory().total
     return min([total, *(limit for limit, _ in _cgroup_limits())])
 
 
 def memory_bytes() -> int:
-    """Proportional set size of this process and its descendants; its peak so far if the system does not report that."""
-    sizes = [_pss_bytes(process) for process in process_tree(os.getpid())]
-    if sizes[0] is None:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return sum(size for size in sizes if size is not None)
+    """Memory of this process and its descendants; what they share counts once where the system reports it."""
+    return sum(map(_memory_of, process_tree(os.getpid())))
 
 
-def _pss_bytes(process: int) -> int | None:
+def _memory_of(process: int) -> int:
     with suppress(OSError, StopIteration), open(f"/proc/{process}/smaps_rollup", encoding="ascii") as lines:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
-    return None
+    with suppress(psutil.Error):
+        return int(psutil.Process(process).memory_info().rss)
+    return 0
 
 
 def process_tree(process: int) -> list[int]:
     """A process and its descendants."""
-    found, threads = [process], f"/proc/{process}/task"
-    with suppress(OSError):
-        for thread in os.listdir(threads):
-            with suppress(OSError), open(f"{threads}/{thread}/children", encoding="ascii") as children:
-                found += [one for child in children.read().split() for one in process_tree(int(child))]
-    return found
+    with suppress(psutil.Error):
+        return [process, *(child.pid for child in psutil.Process(process).children(recursive=True))]
+    return [process]
 
 
 def is_in_memory(path: Path) -> bool:
@@ -107,5 +99,5 @@ def _cgroup_limits() -> Iterator[tuple[int, int]]:
 
 
 def has_ended(process: str) -> bool:
-    """Whether a process id, as written into a file name, is of no running process; false if that cannot be told."""
-    return process.isdigit() and Path("/proc").exists() and not Path(f"/proc/{process}").exists()
+    """Whether a process id, as written into a file name, is of no running process."""
+    return process.isdigit() and not psutil.pid_exists(int(process))

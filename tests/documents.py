@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "docs"))
+sys.path += [str(ROOT), str(ROOT / "docs")]
 import transcripts  # noqa: E402
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -176,9 +176,23 @@ def _wrong_command(program: str, words: tuple[str, ...]) -> str:
         return "no such file"
     if program in HYDRA_PROGRAMS:
         return _wrong_settings(HYDRA_PROGRAMS[program], words)
+    if not program.startswith("benchmarks/"):
+        return ""
     known = (ROOT / program).read_text(encoding="utf-8")
-    unknown = [word for word in words if word.startswith("--") and f'"{word.partition("=")[0]}"' not in known]
-    return f"no option {unknown[0]}" if unknown and program.startswith("benchmarks/") else ""
+    for before, word in zip(("", *words), words, strict=False):
+        if word.startswith("--") and f'"{word.partition("=")[0]}"' not in known:
+            return f"no option {word}"
+        is_name = program == "benchmarks/run.py" and "-" not in (word[0], before[:1])
+        if is_name and word not in _benchmarks():
+            return f"no benchmark {word}"
+    return ""
+
+
+@cache
+def _benchmarks() -> set[str]:
+    from benchmarks.harness import load_benchmarks
+
+    return {*load_benchmarks()}
 
 
 def _wrong_ocr_command(given: Iterable[str]) -> str:

@@ -155,7 +155,7 @@ def bad_configurations() -> dict[str, tuple[tuple[str, ...], float | None, str]]
 
 @benchmark("bad-settings", table="results#bad-settings", threads=None, pages=(), rounds=1)
 def bad_settings(data: Data) -> Iterator[Row]:
-    """Ten deliberately bad configurations, and the cause that the verdict names; `--set bad-settings.only=one thread`."""
+    """Ten bad configurations and the cause that the verdict names; `--set bad-settings.only=one thread`."""
     pages = data.work_folder / "pages"
     synthesize(pages, train=64, val=1, seed=0, megapixels=(4.0, 8.0), show_progress=False)
     chosen = data.setting("bad-settings.only", "").split(",")

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.commands import exported
 from benchmarks.harness import ROOT, Data, Figure, Result, Row, benchmark
 from benchmarks.loaders import split_paths
 from benchmarks.pictures import picture
-from benchmarks.tables.trained import fine_tuned, hmeans, labelled_pages, ocr
+from benchmarks.tables.trained import fine_tuned, hmeans, labelled_pages
 from ocr.errors import DataError
 from ocr.geometry.polygons import Polygons
-from ocr.jobs.run import quoted_override
 from ocr.models.packaged import packaged_detector
 
 CORES = (1, 2)
@@ -146,17 +146,6 @@ def models(data: Data, chosen: Sequence[str]) -> Iterator[tuple[str, Path, list[
     yield "glyphfeed", Path(packaged_detector()), wanted
     if wanted == exports:
         yield "fine-tuned", fine_tuned(data), [*FINE_TUNED]
-
-
-def exported(data: Data, weights: Path | str, to: str, precision: str) -> Path:
-    """What `ocr export` writes, written now if it is not there or older than the weights."""
-    name = "glyphfeed" if str(weights) == str(packaged_detector()) else "fine-tuned"
-    out = data.runs / "exported" / f"{name}-{to}-{precision}"
-    if not out.is_dir() or out.stat().st_mtime < Path(weights).stat().st_mtime:
-        places = {"checkpoint_path": str(weights), "dataset_base_path": str(data.receipts.resolve()), "out": str(out)}
-        chosen = [quoted_override(key, value) for key, value in places.items()]
-        ocr("export", *chosen, f"format={to}", f"precision={precision}", quiet=True)
-    return out
 
 
 def take_turns(

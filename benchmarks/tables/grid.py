@@ -1,4 +1,4 @@
-"""Settings of the data path, one at a time, on the same pages, and the codecs that pages can be kept in; no model."""
+"""Settings one at a time on the same pages: of the data path, of the codec of kept pages, of training steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from typing import Any
 import cramjam
 import cv2
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from omegaconf import DictConfig
 
 from benchmarks.harness import Cell, Data, Figure, Row, Target, benchmark, cost, fastest, figure, interleave, times
 from benchmarks.loaders import (
@@ -29,12 +31,20 @@ from benchmarks.loaders import (
     reference_training,
     touch_memory,
 )
+from ocr.datasets.data_module import OCRDataModule
 from ocr.datasets.page_dataset import PageDataset
+from ocr.evaluation.boxes import BoxPool
+from ocr.evaluation.hmean import HmeanIoU
+from ocr.jobs.compose import compose_training
+from ocr.jobs.threads import share_cores
+from ocr.jobs.train import build_module
 from ocr.loader import Loader
 from ocr.pipeline.dense import DensePage
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import RandomStage
 from ocr.pipeline.suffix import ColourJitter, Warp
+from ocr.system import usable_cores
+from ocr.training.module import OCRPLModule, truth_on_page
 
 PLAIN, ITEMS, UNCACHED, DEFAULTS = "plain pipeline", "plain pipeline that keeps its items", "data.cache=off", "defaults"
 HEADINGS = ("first epoch", "warm epoch", "training epoch, warm")
@@ -125,7 +135,6 @@ def grid(data: Data) -> Iterator[Row | str]:
         "First: against data.cache=off. Warm, with every tensor copied: against the plain pipeline without a cache. "
         "Training: against the defaults."
     )
-    yield compare_pages(data)
 
 
 def contenders_of(name: str, setting: Setting, data: Data) -> dict[str, Callable[[], float]]:
@@ -173,21 +182,6 @@ def cells_of(name: str, best: dict[str, float]) -> dict[str, Cell]:
         ratio = training / best[f"{DEFAULTS}, training"]
         cells["training epoch, warm"] = figure(ratio, " x", Figure(training, "s"), **setting.training)
     return cells
-
-
-def compare_pages(data: Data) -> str:
-    """How far one pass is from OpenCV, in gray levels, before blur and JPEG noise, which spread every difference."""
-    caches, differences = data.work_folder / "caches", []
-    datasets = [Setting(one_by_one=one_by_one).load(data, "train", caches).dataset for one_by_one in (False, True)]
-    for dataset in datasets:
-        change_stages(dataset, lambda stage: stage if isinstance(stage, Warp | ColourJitter | OneByOne) else None)
-    for index in range(min(64, len(datasets[0]))):
-        one, other = (np.int16(dataset.sample(index).image) for dataset in datasets)
-        differences.append(np.bincount(np.abs(one - other).ravel(), minlength=256))
-    counts = np.sum(differences, axis=0)
-    apart = ", ".join(f"{count:,} by {levels}" for levels, count in enumerate(counts.tolist()) if count and levels)
-    mean = counts @ np.arange(256) / counts.sum()
-    return f"One pass differs from OpenCV in gray levels: {apart} of {counts.sum():,} values; {mean:.5f} on average."
 
 
 # -- lossless codecs over letterboxed pages without their border
@@ -260,3 +254,114 @@ def mean_of_fastest(calls: Sequence[Callable[[], object]], rounds: int) -> float
             call()
             best[number] = min(best[number], time.perf_counter() - start)
     return sum(best) / len(best)
+
+
+# -- steps of the lite preset: pages in their own shape against squares, and threads
+
+OWN_SHAPE, SQUARES = "defaults: pages in their own shape", "transforms.letterbox.shape=square"
+OVERRIDES: dict[str, list[str]] = {
+    OWN_SHAPE: [],
+    SQUARES: [SQUARES],
+    "threads.model=1": ["threads.model=1"],
+    "data.num_workers=0": ["data.num_workers=0"],
+    "data.num_workers=1": ["data.num_workers=1"],
+    f"threads.opencv={usable_cores()}": [f"threads.opencv={usable_cores()}"],
+}
+PADDING, SHAPES, FASTER = 0.08, 8, 1.6
+
+
+@benchmark("shapes", table="results#shapes", threads=None)
+def shapes(data: Data) -> Iterator[Row | str]:
+    """Steps of training and validation with the lite preset: pages against squares, and threads."""
+    with tempfile.TemporaryDirectory(dir=data.work_folder) as folder:
+        made = {name: Trainer(compose(data, given, folder)) for name, given in OVERRIDES.items()}
+        trained = interleave({name: one.training for name, one in made.items()}, data.rounds)
+        validated = interleave({name: made[name].validation for name in (OWN_SHAPE, SQUARES)}, data.rounds)
+        for name, one in made.items():
+            ratio = max(trained[name]) / max(trained[SQUARES])
+            bound = FASTER if name == OWN_SHAPE else None
+            cells = {"training": figure(ratio, " x", Figure(max(trained[name]), " pages/s"), at_least=bound)}
+            if name in validated:
+                ratio = max(validated[name]) / max(validated[SQUARES])
+                cells["validation"] = figure(ratio, " x", Figure(max(validated[name]), " pages/s"), at_least=bound)
+                for split in ("train", "val"):
+                    share, count = padding_of(one.loaders[split])
+                    at_most = PADDING if bound else None
+                    cells[f"padding, {split}"] = figure(100 * share, " %", at_most=at_most and 100 * at_most)
+                    cells[f"shapes, {split}"] = figure(count, at_most=SHAPES if bound else None)
+            yield Row(name, cells, "model=lite, 640 pixels, batch size 8; speed against squares")
+
+
+def compose(data: Data, overrides: list[str], folder: str) -> DictConfig:
+    """The settings of `ocr train`."""
+    given = [f"dataset_base_path={data.receipts}", f"cache.folder={folder}", "model=lite", "transforms.size=640"]
+    batches = [f"dataloaders.{split}_dataloader.batch_size=8" for split in ("train", "val")]
+    return compose_training([*given, *batches, *overrides])
+
+
+class Trainer:
+    """A model with its loaders."""
+
+    def __init__(self, config: DictConfig) -> None:
+        self.config, self.module = config, build_module(config)
+        self.optimizer, splits = self.module.build_optimizer(), OCRDataModule(config)
+        self.loaders = {split: splits.loader(split) for split in ("train", "val")}
+
+    def training(self) -> float:
+        """Pages per second of an epoch of steps."""
+        share_cores(self.config)
+        start = time.perf_counter()
+        return train(self.module.train(), self.optimizer, self.loaders["train"]) / (time.perf_counter() - start)
+
+    def validation(self) -> float:
+        """Pages per second of loading, model, boxes and scores."""
+        share_cores(self.config)
+        start = time.perf_counter()
+        return validate(self.module.eval(), self.loaders["val"]) / (time.perf_counter() - start)
+
+
+def train(module: OCRPLModule, optimizer: torch.optim.Optimizer, loader: Loader) -> int:
+    """One epoch of training steps; returns its pages."""
+    pages = 0
+    for batch in loader:
+        loss, _ = module.loss(module.model(module.normalization.on_device(batch["images"])), batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        pages += len(batch["images"])
+    return pages
+
+
+def validate(module: OCRPLModule, loader: Loader) -> int:
+    """Score all pages; returns how many they are."""
+    metric, pages, waiting = HmeanIoU(), 0, []
+
+    def score(pool: BoxPool, keep: int) -> None:
+        for found in pool.drain(keep):
+            batch = waiting.pop(0)
+            for number, detections in enumerate(found):
+                metric.update(detections.polygons, truth_on_page(batch, number))
+
+    with BoxPool(module.boxes) as pool, torch.inference_mode():
+        for batch in loader:
+            maps = module.model(module.normalization.on_device(batch["images"]), with_threshold=False).prob_map
+            pool.submit(maps, batch["inverse_matrix"], batch["shape"])
+            waiting.append(batch)
+            pages += len(batch["images"])
+            score(pool, keep=1)
+        score(pool, keep=0)
+    return pages
+
+
+def padding_of(loader: Loader) -> tuple[float, int]:
+    """Share of the pixels of an epoch that belong to no page, and how many shapes its batches have."""
+    dataset: Any = loader.dataset
+    side, pixels, own, found = dataset.transform.needed_side, 0, 0, set()
+    for indices in loader.batch_sampler.batches(0, 0):
+        height, width = getattr(indices, "shape", (side, side))
+        found.add((height, width))
+        pixels += len(indices) * height * width
+        for index in indices:
+            page = np.array(dataset.source.size(index, 1 << 40))
+            own += int(np.rint(page * (side / page.max())).prod())
+    return 1 - own / pixels, len(found)

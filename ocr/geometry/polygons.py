@@ -58,7 +58,7 @@ class Polygons:
         polygons: Iterable[ArrayLike],
         ignore: Sequence[bool] | NDArray[np.bool_] | None = None,
         texts: Sequence[str | None] = (),
-        units: NDArray[np.uint8] = _UNSAID,
+        units: Sequence[int] | NDArray[np.uint8] = (),
     ) -> Polygons:
         """Pack a list of (n, 2) or (1, n, 2) point lists."""
         points = [np.asarray(polygon, dtype=np.float32).reshape(-1, 2) for polygon in polygons]
@@ -66,7 +66,7 @@ class Polygons:
         np.cumsum([len(polygon) for polygon in points], out=offsets[1:])
         vertices = np.concatenate(points) if points else np.zeros((0, 2), dtype=np.float32)
         flags = np.zeros(len(points), dtype=np.bool_) if ignore is None else np.asarray(ignore, dtype=np.bool_)
-        return cls(vertices, offsets, flags, tuple(texts), units)
+        return cls(vertices, offsets, flags, tuple(texts), np.asarray(units, dtype=np.uint8))
 
     def __len__(self) -> int:
         return len(self.ignore)

@@ -27,9 +27,8 @@ from ocr.inspect.atlas import Picture, take_picture, write_atlas
 from ocr.inspect.compare import Comparison, show_comparison
 from ocr.inspect.inspection import Inspection
 from ocr.inspect.page import PageInput
-from ocr.inspect.result import PageResult, judge
-from ocr.inspect.screen import show
-from ocr.inspect.tables import write_comparison, write_tables
+from ocr.inspect.result import PageResult, evaluate_page
+from ocr.inspect.tables import show, write_comparison, write_tables
 from ocr.jobs.run import config_for, quoted_override, run_job
 from ocr.jobs.scored_split import check_annotated, describe_split
 from ocr.jobs.stored_settings import name_of_detector
@@ -39,10 +38,10 @@ from ocr.training.callbacks.data_report import describe
 from ocr.training.callbacks.drawings import to_pixels
 from ocr.training.module import OCRPLModule, truth_on_page
 
-Judged = tuple[PageResult, Picture | None]
+Evaluated = tuple[PageResult, Picture | None]
 COMPARE = "--compare"
 WAITING = 8
-"""Pages that may wait for their judgement: each holds its image and its map."""
+"""Pages that can wait to be evaluated: each holds its image and its map."""
 
 
 def inspect(config: DictConfig, console: Console) -> Inspection:
@@ -51,8 +50,8 @@ def inspect(config: DictConfig, console: Console) -> Inspection:
     out = Path(str(config.out))  # A folder may be named 2024.
     (inspection, pictures), comparison = inspect_pages(config, console), None
     if config.compare is not None:
-        before, (inspection, pictures) = inspection, inspect_pages(config_for(str(config.compare), console), console)
-        comparison = Comparison(before, inspection)
+        baseline, (inspection, pictures) = inspection, inspect_pages(config_for(str(config.compare), console), console)
+        comparison = Comparison(baseline, inspection)
     show(inspection, console)
     written = write_tables(inspection, out)
     if comparison is not None:
@@ -67,7 +66,7 @@ def inspect(config: DictConfig, console: Console) -> Inspection:
 
 
 def inspect_pages(config: DictConfig, console: Console) -> tuple[Inspection, dict[str, Picture]]:
-    """Run the model of a config over the pages, and judge each; pictures are by the names of pages."""
+    """Run the model of a config over the pages, and evaluate each; pictures are by the names of pages."""
     module = trained_module(config).eval()
     data = OCRDataModule(config)
     dataset = data.dataset("test")
@@ -78,8 +77,8 @@ def inspect_pages(config: DictConfig, console: Console) -> tuple[Inspection, dic
     targets = make(config.targets, "targets")
     learnt = targets if isinstance(targets, Targets) else None
     total = len(dataset) if isinstance(dataset, PageDataset) else None
-    judged = _judged(config, module, data, learnt)
-    shown = track(judged, "judging", total, console=console, transient=True)
+    evaluated = _evaluated(config, module, data, learnt)
+    shown = track(evaluated, "evaluating", total, console=console, transient=True)
     # Pages of similar shape came together.
     results = sorted(shown, key=lambda result: result[0].name)
     console.print(Text(describe(dataset, dataset.ledger.totals())), soft_wrap=True)
@@ -90,14 +89,16 @@ def inspect_pages(config: DictConfig, console: Console) -> tuple[Inspection, dic
     return Inspection(*names, pages, module.boxes, size), pictures
 
 
-def _judged(config: DictConfig, module: OCRPLModule, data: OCRDataModule, targets: Targets | None) -> Iterator[Judged]:
-    """Pages are judged in threads while the model works on the next ones."""
+def _evaluated(
+    config: DictConfig, module: OCRPLModule, data: OCRDataModule, targets: Targets | None
+) -> Iterator[Evaluated]:
+    """Pages are evaluated in threads while the model works on the next ones."""
     side = config.picture_side if config.atlas else None
-    waiting: deque[Future[Judged]] = deque()
-    with ThreadPoolExecutor(2, thread_name_prefix="judge") as threads:
+    waiting: deque[Future[Evaluated]] = deque()
+    with ThreadPoolExecutor(2, thread_name_prefix="evaluate") as threads:
         try:
             for page in _predicted(config, module, data):
-                waiting.append(threads.submit(_judge, page, module.boxes, targets, side))
+                waiting.append(threads.submit(_evaluate, page, module.boxes, targets, side))
                 while len(waiting) > WAITING:
                     yield waiting.popleft().result()
             while waiting:
@@ -106,8 +107,8 @@ def _judged(config: DictConfig, module: OCRPLModule, data: OCRDataModule, target
             threads.shutdown(wait=True, cancel_futures=True)
 
 
-def _judge(page: PageInput, boxes: BoxesFromMap, targets: Targets | None, side: int | None) -> Judged:
-    return judge(page, boxes, targets), None if side is None else take_picture(page, side)
+def _evaluate(page: PageInput, boxes: BoxesFromMap, targets: Targets | None, side: int | None) -> Evaluated:
+    return evaluate_page(page, boxes, targets), None if side is None else take_picture(page, side)
 
 
 def _predicted(config: DictConfig, module: OCRPLModule, data: OCRDataModule) -> Iterator[PageInput]:

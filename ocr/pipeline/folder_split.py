@@ -14,7 +14,8 @@ from ocr.formats.read import stream_annotations
 from ocr.formats.validate import to_polygons
 from ocr.pipeline.image_listing import ImageListing, NameSet
 from ocr.pipeline.kept_table import ALL_FILES
-from ocr.pipeline.page_rows import NO_POLYGONS, Entry, PageRowsWriter
+from ocr.pipeline.page_rows import Entry, PageRowsWriter
+from ocr.pipeline.sample import NO_POLYGONS
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ from ocr.training.stopwatch import Stopwatch
 from ocr.training.training_record import TrainingRecord
 
 CLEVAL_SCORES = ("det_p", "det_r", "det_h")
+NAMES = ("polygons", "ignore", "transcriptions", "units")
+"""Of what a batch lists about the words of a page."""
 PageListener = Callable[[Batch, int, Detections, tuple[Counts, ...]], None]
 """Takes each page that was scored: its batch, its number there, its boxes, and its counts at IoU 0.5 and 0.7."""
 
@@ -70,6 +72,8 @@ class OCRPLModule(lightning.LightningModule):
         self.finite = FiniteCheck()
         self.left_out = 0
         self.on_scored_page: PageListener | None = None
+        self._buffers_at_step: dict[str, torch.Tensor] = {}
+        """Of the model, after the last step of the optimizer: a forward pass updates running averages at once."""
         self._pool: BoxPool | None = None
         self._pages: list[tuple[Batch, str]] = []
         """Each batch once per unit, in the order of the maps."""
@@ -84,6 +88,10 @@ class OCRPLModule(lightning.LightningModule):
         if batch is not None:
             batch["images"] = self.normalization.on_device(batch["images"])
         return batch
+
+    def on_train_batch_start(self, batch: Batch | None, batch_idx: int) -> None:
+        if batch_idx % self.trainer.accumulate_grad_batches == 0:
+            self._buffers_at_step = {f"model.{name}": buffer.clone() for name, buffer in self.model.named_buffers()}
 
     def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
         # Not once per epoch: a run that resumes within an epoch does not start it.
@@ -186,7 +194,7 @@ class OCRPLModule(lightning.LightningModule):
         checkpoint["architecture"] = dict(self.model.architecture)
         if self.settings is not None:
             checkpoint[CHECKPOINT_KEY] = self.record.complete(self.settings, self.global_step).to_dict()
-        save_trained_batches(checkpoint)
+        save_trained_batches(checkpoint, self.trainer.accumulate_grad_batches, self._buffers_at_step)
 
     def _check_strategy(self) -> None:
         strategy = self.trainer.strategy
@@ -289,12 +297,17 @@ def _scores(hmean: HmeanIoU, cleval: CLEvalMetric | None) -> dict[str, torch.Ten
 
 
 def truth_on_page(batch: Batch, page: int, unit: str = "", unsaid: bool = True) -> Polygons:
-    """The annotated polygons of one page of a batch, in source page coordinates; of one unit if one is given.
+    """Every annotated polygon of one page of a batch, in source page coordinates; of one unit if one is given.
 
     With `unsaid`, labels that do not say their unit are of it.
     """
-    units = batch["units"][page] if "units" in batch else None
-    kept = {} if units is None else {"units": units}
-    polygons = Polygons.pack(batch["polygons"][page], batch["ignore"][page], batch["transcriptions"][page], **kept)
-    polygons = polygons.of_unit(unit, unsaid) if unit else polygons
-    return polygons.moved(np.asarray(batch["inverse_matrix"][page]))
+    shown = _packed({name: batch[name][page] for name in NAMES if name in batch})
+    truth = shown.moved(np.asarray(batch["inverse_matrix"][page]))
+    unseen = batch["unseen"][page] if "unseen" in batch else None
+    truth = truth if unseen is None else truth.followed_by(_packed(unseen))
+    return truth.of_unit(unit, unsaid) if unit else truth
+
+
+def _packed(words: Batch) -> Polygons:
+    units = words.get("units")
+    return Polygons.pack(words["polygons"], words["ignore"], words["transcriptions"], () if units is None else units)

@@ -6,6 +6,7 @@ import re
 from html import unescape
 
 from advisor.trials import advice, row, timing
+from markup import Markup
 from rich.console import Console
 
 from ocr.report.page import render
@@ -93,6 +94,7 @@ def test_the_page_has_the_verdict_the_changes_and_the_machine(tmp_path):
     page = (tmp_path / "advice.html").read_text()
     assert not re.search(r"<script|<link|<img|\bsrc=|@import|url\(|https?:", page)
     assert "cache <1>" not in page
+    Markup(page).check()
     told = page_of(found)
     for words in (found.sentence, "cache <1>", "small pages", "+25 %", "data/<pages>", "ocr advise"):
         assert words in told

@@ -56,7 +56,7 @@ def test_two_detectors_are_compared_each_with_its_own_settings(synthetic, detect
     main()
     compared = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert compared["points"] == 0
-    assert compared["before"]["boxes"] == compared["after"]["boxes"]
+    assert compared["baseline"]["boxes"] == compared["candidate"]["boxes"]
     assert capsys.readouterr().out.count("pages of 96") == 2
 
 

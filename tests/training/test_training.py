@@ -136,7 +136,7 @@ def test_a_run_leaves_checkpoints_drawings_and_figures_and_reports_its_time(synt
     assert 0.05 < scores["memory_gb"] < 50
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]
     assert (tmp_path / "drawings" / "epoch_000.jpg").stat().st_size > 1000
-    (epoch,) = read_run(tmp_path)["epochs"]
+    (epoch,) = read_run(tmp_path).epochs
     assert epoch.keys() >= {"hmean", "hmean_70", "samples_per_s", "memory_gb"}
     assert epoch["seconds"].keys() == {"data_wait", "forward", "backward", "boxes", "scores"}
     assert "best.ckpt" in shown.export_text()

@@ -20,7 +20,7 @@ from ocr.formats import Annotations, Page, write_native
 from ocr.jobs.run import quoted_override
 from ocr.tools.doctor.findings import Report, Split
 from ocr.tools.doctor.fix import usable_pages
-from ocr.tools.doctor.labels import Judge
+from ocr.tools.doctor.labels import LabelChecker
 
 EXPERIMENT = "experiment=finetune"
 # Nothing is chosen by the labels of the fold: no validation, and the last weights are taken.
@@ -32,14 +32,14 @@ SETTINGS = (
 FINISHED = "finished.json"
 
 
-def cross_fit(report: Report, folds: int, work: Path, settings: Sequence[str], console: Console) -> list[Judge]:
+def cross_fit(report: Report, folds: int, work: Path, settings: Sequence[str], console: Console) -> list[LabelChecker]:
     """Train a detector per fold on the pages of all others, and return which pages each may judge.
 
     `work` holds the detectors, by the labels and the settings that they come from: the same call goes on where it was
     stopped, and trains nothing twice.
     """
     check_integer("--folds", folds, minimum=2)
-    judges = []
+    checkers = []
     for split in report.splits:
         pages = usable_pages(split)
         if not pages:
@@ -55,8 +55,8 @@ def cross_fit(report: Report, folds: int, work: Path, settings: Sequence[str], c
         for number, own in enumerate(_assign(list(pages), folds), 1):
             told = f"fold {number} of {folds} of {split.name}"
             model = _train(split, pages, own, home / f"fold_{number}", settings, told, console)
-            judges.append(Judge(model, {split.name: own}))
-    return judges
+            checkers.append(LabelChecker(model, {split.name: own}))
+    return checkers
 
 
 def _assign(names: list[str], folds: int) -> list[list[str]]:

@@ -42,13 +42,13 @@ def check_labels(
     report: Report, model: str | None, folds: int | None, work: Path, settings: Sequence[str], console: Console
 ) -> Report:
     """The report with the labels that a model, or detectors of other folds, contradict."""
-    from ocr.tools.doctor.labels import Judge, add_suspects, model_path, readable_pages
+    from ocr.tools.doctor.labels import LabelChecker, add_suspects, model_path, readable_pages
 
     if folds is None:
         assert model is not None
-        judges = [Judge(model_path(model), {split.name: readable_pages(split) for split in report.splits})]
+        checkers = [LabelChecker(model_path(model), {split.name: readable_pages(split) for split in report.splits})]
     else:
         from ocr.tools.doctor.folds import cross_fit
 
-        judges = cross_fit(report, folds, work, settings, console)
-    return add_suspects(report, judges, Console(stderr=True))
+        checkers = cross_fit(report, folds, work, settings, console)
+    return add_suspects(report, checkers, Console(stderr=True))

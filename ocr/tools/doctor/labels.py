@@ -21,22 +21,22 @@ from ocr.formats.validate import fault_of
 from ocr.geometry.orientation import orientation_matrix
 from ocr.geometry.polygons import Polygons, move_points
 from ocr.inspect.page import PageInput
-from ocr.inspect.suspects import Suspect, find_suspects, rank_suspects
 from ocr.tools.doctor.findings import Finding, Report, Split, as_points
+from ocr.tools.doctor.suspects import Suspect, find_suspects, rank_suspects
 
 PACKAGED = "glyphfeed"
 """The model that comes with the package."""
 WAITING = 4
-"""Pages that may wait for their judgement: each holds its image and its map."""
+"""Pages that can wait to be checked: each holds its image and its map."""
 Place = tuple[str, str]
 """Split and image."""
-Judged = tuple[Place, int, list[Suspect]]
+Checked = tuple[Place, int, list[Suspect]]
 """A page, its number of labels, and its suspects."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """A detector, and the pages of each split that it judges."""
+class LabelChecker:
+    """A detector, and the pages of each split whose labels it checks."""
 
     model: Path | None
     """None: the bundled detector."""
@@ -64,25 +64,25 @@ def readable_pages(split: Split) -> list[str]:
     return [name for name in pages if (facts := split.images.get(name)) is not None and facts.readable]
 
 
-def add_suspects(report: Report, judges: Sequence[Judge], console: Console | None = None) -> Report:
+def add_suspects(report: Report, checkers: Sequence[LabelChecker], console: Console | None = None) -> Report:
     """The report with the labels that detectors contradict; the most suspicious first."""
     splits = {split.name: split for split in report.splits}
-    total = sum(len(names) for judge in judges for names in judge.pages.values())
-    judged: Iterable[Judged] = (page for judge in judges for page in _judged(judge, splits))
+    total = sum(len(names) for checker in checkers for names in checker.pages.values())
+    checked: Iterable[Checked] = (page for checker in checkers for page in _checked(checker, splits))
     if console is not None:
-        judged = track(judged, "labels", total, console=console, transient=True)
+        checked = track(checked, "labels", total, console=console, transient=True)
     suspects: list[tuple[Place, Suspect]] = []
     labels = 0
-    for place, words, found in judged:
-        labels += words
+    for place, count, found in checked:
+        labels += count
         suspects += [(place, suspect) for suspect in found]
     ranked = rank_suspects(suspects, labels)
     findings = [_finding(splits[split], image, suspect) for (split, image), suspect in ranked]
     return replace(report, findings=(*report.findings, *findings))
 
 
-def see_page(detector: Detector, path: Path) -> PageInput:
-    """A page as the detector sees it, with its map, and without labels."""
+def predict_page(detector: Detector, path: Path) -> PageInput:
+    """A page as the model sees it, with its map, and without labels."""
     source = next(pages_of(path))
     views = detector.prepare_views(source)
     prob_map = detector.maps_of_views([views])[0]
@@ -112,19 +112,19 @@ def upright_labels(split: Split, image: str) -> Polygons:
     return labels.moved(to_upright(split, image))
 
 
-def _judged(judge: Judge, splits: Mapping[str, Split]) -> Iterator[Judged]:
-    """Pages are judged in a thread while the model works on the next."""
-    if not any(judge.pages.values()):
+def _checked(checker: LabelChecker, splits: Mapping[str, Split]) -> Iterator[Checked]:
+    """Pages are checked in a thread while the model works on the next."""
+    if not any(checker.pages.values()):
         return
-    detector = Detector.load(judge.model)
+    detector = Detector.load(checker.model)
     waiting: deque[tuple[Place, int, Future[list[Suspect]]]] = deque()
-    with ThreadPoolExecutor(1, thread_name_prefix="judge") as threads:
+    with ThreadPoolExecutor(1, thread_name_prefix="check") as threads:
         try:
-            for name, images in judge.pages.items():
+            for name, images in checker.pages.items():
                 for image in images:
                     labels = upright_labels(splits[name], image)
-                    seen = replace(see_page(detector, splits[name].images[image].path), truth=labels)
-                    job = threads.submit(find_suspects, seen, detector.boxes)
+                    given = replace(predict_page(detector, splits[name].images[image].path), truth=labels)
+                    job = threads.submit(find_suspects, given, detector.boxes)
                     waiting.append(((name, image), len(labels), job))
                     while len(waiting) > WAITING:
                         yield _result(*waiting.popleft())
@@ -134,7 +134,7 @@ def _judged(judge: Judge, splits: Mapping[str, Split]) -> Iterator[Judged]:
             threads.shutdown(wait=True, cancel_futures=True)
 
 
-def _result(place: Place, labels: int, job: Future[list[Suspect]]) -> Judged:
+def _result(place: Place, labels: int, job: Future[list[Suspect]]) -> Checked:
     return place, labels, job.result()
 
 

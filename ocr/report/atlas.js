@@ -43,7 +43,7 @@ function draw(page, holder) {
 
 const watcher = new IntersectionObserver(entries => {
   for (const { target, isIntersecting } of entries) {
-    const holder = target.querySelector(".picture")
+    const holder = target.querySelector(".sheet")
     if (isIntersecting) draw(target.page, holder)
     else holder.replaceChildren()
   }
@@ -75,12 +75,12 @@ function update() {
 }
 
 function card(page, at) {
-  const node = make("button", "card"), box = make("div", "view"), caption = make("div", "caption")
-  const picture = make("div", "picture")
+  const node = make("button", "thumbnail"), box = make("div", "view"), caption = make("div", "caption")
+  const picture = make("div", "sheet")
   picture.style.aspectRatio = `${page.width} / ${page.height}`
   picture.style[page.width * 240 > page.height * 200 ? "width" : "height"] = "100%"
   box.append(picture)
-  const change = page.change === undefined ? "" : ` (${page.change >= 0 ? "+" : ""}${page.change.toFixed(1)} points)`
+  const change = page.change === undefined ? "" : ` (${page.change >= 0 ? "+" : "−"}${Math.abs(page.change).toFixed(1)} points)`
   caption.append(make("b", "", page.name), `H-mean ${page.hmean.toFixed(3)}${change}, ${page.missed} missed, ${page.false} false`)
   node.append(box, caption)
   node.page = page

@@ -9,7 +9,7 @@ from ocr.evaluation.boxes import BoxesFromMap
 from ocr.geometry.polygons import Polygons
 from ocr.inspect.inspection import Inspection
 from ocr.inspect.page import PageInput
-from ocr.inspect.result import PageResult, judge
+from ocr.inspect.result import PageResult, evaluate_page
 from ocr.pipeline.targets import Targets, shrink
 
 SIDE = 256
@@ -54,8 +54,8 @@ def make_page(
     return PageInput(name, image, prob_map, np.eye(3), (SIDE, SIDE), truth)
 
 
-def judged(*arguments: object, **named: object) -> PageResult:
-    return judge(make_page(*arguments, **named), BOXES, TARGETS)  # type: ignore[arg-type]
+def evaluated(*arguments: object, **named: object) -> PageResult:
+    return evaluate_page(make_page(*arguments, **named), BOXES, TARGETS)  # type: ignore[arg-type]
 
 
 def inspection(*pages: PageResult, name: str = "model.ckpt") -> Inspection:

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged_pages import BOXES, SIDE, TARGETS, judged, make_page, outline
+from evaluated_pages import BOXES, SIDE, TARGETS, evaluated, make_page, outline
 
 from ocr.evaluation import HmeanIoU
 from ocr.geometry.polygons import Polygons
-from ocr.inspect.result import FALSE, MISSED, judge
+from ocr.inspect.result import FALSE, MISSED, evaluate_page
 from ocr.inspect.shapes import measure_shapes, measure_texture, upright_patch
 
 LINE = (20, 40, 180, 60)
@@ -20,7 +20,7 @@ def causes_of(page, kind=MISSED):
 
 
 def test_a_page_that_is_found_whole_has_no_errors_and_the_scores_of_a_test():
-    page = judged([LINE, BELOW], [(LINE, 0.9), (BELOW, 0.9)])
+    page = evaluated([LINE, BELOW], [(LINE, 0.9), (BELOW, 0.9)])
     assert (page.errors, page.counts.hmean, page.tight.hmean) == ([], 1, 1)
     assert page.cleval == (1, 1, 1)
     assert page.found.tolist() == page.right.tolist() == [True, True]
@@ -32,7 +32,7 @@ def test_scores_equal_those_of_the_metric_on_a_page_with_ignored_and_false_boxes
         [(LINE, 0.9), ((20, 140, 60, 160), 0.9), ((90, 200, 200, 220), 0.8)],
     )
     given = make_page(words, seen, ignore=[False, False, True])
-    page = judged(words, seen, ignore=[False, False, True])
+    page = evaluated(words, seen, ignore=[False, False, True])
     metric = HmeanIoU()
     metric.update(BOXES(given.prob_map).polygons, given.truth)
     assert page.counts.hmean == pytest.approx(float(metric.compute()["hmean"]))
@@ -41,25 +41,25 @@ def test_scores_equal_those_of_the_metric_on_a_page_with_ignored_and_false_boxes
 
 def test_one_box_over_two_words_is_merged_on_both_sides():
     left, right = (20, 40, 90, 60), (100, 40, 170, 60)
-    page = judged([left, right], [((20, 40, 170, 60), 0.9)])
+    page = evaluated([left, right], [((20, 40, 170, 60), 0.9)])
     assert causes_of(page) == ["merged", "merged"]
     assert causes_of(page, FALSE) == ["merged"]
 
 
 def test_words_that_a_weak_bridge_merges_come_apart_at_a_higher_thresh():
     left, right = (20, 40, 90, 60), (100, 40, 170, 60)
-    page = judged([left, right], [((20, 40, 170, 60), 0.45), (left, 0.95), (right, 0.95)])
+    page = evaluated([left, right], [((20, 40, 170, 60), 0.45), (left, 0.95), (right, 0.95)])
     assert {(error.setting, error.value) for error in page.errors if error.kind == MISSED} == {("thresh", 0.5)}
 
 
 def test_a_word_in_two_pieces_is_split():
-    page = judged([LINE], [((20, 40, 92, 60), 0.9), ((108, 40, 180, 60), 0.9)])
+    page = evaluated([LINE], [((20, 40, 92, 60), 0.9), ((108, 40, 180, 60), 0.9)])
     assert causes_of(page) == ["split"]
     assert causes_of(page, FALSE) == ["split", "split"]
 
 
 def test_a_word_under_box_thresh_is_found_with_its_score():
-    page = judged([LINE], [(LINE, 0.5)])
+    page = evaluated([LINE], [(LINE, 0.5)])
     (error,) = page.errors
     assert (error.cause, error.setting) == ("under a threshold", "box_thresh")
     assert error.value == error.score == pytest.approx(0.5, abs=0.02)
@@ -68,14 +68,16 @@ def test_a_word_under_box_thresh_is_found_with_its_score():
 
 
 def test_a_word_under_thresh_is_found_with_a_lower_one():
-    (error,) = judge(make_page([LINE], [(LINE, 0.45)]), replace(BOXES, thresh=0.5, box_thresh=0.4), TARGETS).errors
+    (error,) = evaluate_page(
+        make_page([LINE], [(LINE, 0.45)]), replace(BOXES, thresh=0.5, box_thresh=0.4), TARGETS
+    ).errors
     assert (error.cause, error.setting, error.value) == ("under a threshold", "thresh", 0.4)
 
 
-def test_half_of_a_word_is_badly_sized_and_the_missing_side_named():
-    page = judged([LINE], [((20, 40, 84, 60), 0.9)])
+def test_half_of_a_word_has_a_low_iou_and_the_missing_side_is_named():
+    page = evaluated([LINE], [((20, 40, 84, 60), 0.9)])
     (missed, false) = page.errors
-    assert missed.cause == false.cause == "badly sized"
+    assert missed.cause == false.cause == "low IoU"
     assert "right" in missed.detail
 
 
@@ -92,22 +94,22 @@ def test_half_of_a_word_is_badly_sized_and_the_missing_side_named():
     ],
 )
 def test_a_word_that_the_map_does_not_show_has_the_cause_of_its_look(word, ink, cause):
-    assert causes_of(judged([word], [], ink=ink)) == [cause]
+    assert causes_of(evaluated([word], [], ink=ink)) == [cause]
 
 
 def test_a_word_under_an_ignored_region_is_masked():
     region = (10, 30, 200, 70)
-    page = judged([LINE, region], [(LINE, 0.9)], ignore=[False, True])
+    page = evaluated([LINE, region], [(LINE, 0.9)], ignore=[False, True])
     assert causes_of(page) == ["masked"]
 
 
 def test_a_word_with_two_labels_is_labelled_twice():
-    assert causes_of(judged([LINE, (21, 40, 181, 60)], [(LINE, 0.9)])) == ["labelled twice"]
+    assert causes_of(evaluated([LINE, (21, 40, 181, 60)], [(LINE, 0.9)])) == ["labelled twice"]
 
 
 def test_bare_paper_is_noise_and_textures_of_rules_and_print_differ():
     given = make_page([LINE], [])
-    page = judged([LINE], [(LINE, 0.9), (BELOW, 0.9)])
+    page = evaluated([LINE], [(LINE, 0.9), (BELOW, 0.9)])
     assert causes_of(page, FALSE) == ["noise"]  # Bare paper.
     image = given.image_hwc.copy()
     image[98:101, 20:180] = 10

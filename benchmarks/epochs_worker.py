@@ -1,8 +1,8 @@
-"""The pages of one checkout in a process of its own, for benchmarks/tables/numbers.py: public names of `ocr` alone.
+"""The pages of one checkout in a process of its own, for benchmarks/tables/epochs.py: public names of `ocr` alone.
 
 It reads a line of JSON for what it has, then a name per line, and answers each with a line that begins with a mark:
 
-printf '{"data": "DIR", "cache": "OUT"}\\nuncached\\n' | PYTHONPATH=CHECKOUT python benchmarks/numbers_worker.py
+printf '{"data": "DIR", "cache": "OUT"}\\nuncached\\n' | PYTHONPATH=CHECKOUT python benchmarks/epochs_worker.py
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from ocr.pipeline.suffix import (
 
 MARK = "\x1e"
 SIZE, BATCH, WORKERS = 640, 16, 2
-ALONE = 54
-"""Pages that one thread makes."""
+ALONE, STEP_SECONDS = 54, 0.02
+"""Pages that one thread makes, and a consumer's step."""
 
 
 class Checkout:
@@ -81,6 +81,10 @@ class Checkout:
         self.epoch(self.loader(self.pages("train", self.folder)))
         return time.perf_counter() - start
 
+    def waiting(self) -> float:
+        """Percent of its time that a consumer waits."""
+        return waiting_percent(self.once("warm", lambda: self.filled(self.loader(self.pages("val", self.folder)))))
+
     def alone(self) -> float:
         """A page without a cache, in one thread."""
         dataset = self.once("alone", lambda: self.pages("val", normalize="host"))
@@ -122,6 +126,25 @@ class Checkout:
                         self.buffers[name] = torch.ones_like(tensor)
                     self.buffers[name][: len(tensor)].copy_(tensor)
         return time.perf_counter() - start
+
+
+def waiting_percent(batches: Iterable[object], epochs: int = 4) -> float:
+    """Share of its time that a consumer waits, including the start and end of each epoch."""
+    waited, begun = 0.0, time.perf_counter()
+    for _ in range(epochs):
+        asked = time.perf_counter()
+        iterator, batch = iter(batches), None
+        while True:
+            following = next(iterator, None)
+            waited += time.perf_counter() - asked
+            if following is None:
+                break
+            # As in a loop, the previous batch is released here: the consumer's time, not waiting.
+            batch = following
+            time.sleep(STEP_SECONDS)
+            asked = time.perf_counter()
+        del batch
+    return 100 * waited / (time.perf_counter() - begun)
 
 
 def main() -> None:

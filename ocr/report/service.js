@@ -1,143 +1,3 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>GlyphFeed: find text</title>
-<link rel="icon" href="data:,">
-<style>
-:root {
-  color-scheme: light dark;
-  --ink: #1f2430; --soft: #5b6475; --line: #d9dde4; --page: #fafbfc; --card: #ffffff; --head: #f1f3f6;
-  --accent: #0b6b6b; --on-accent: #ffffff; --wrong: #b42c08; --wrong-back: #fdeae5; --drop: #e9f5f4;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --ink: #e7eaf0; --soft: #a3adbd; --line: #38414f; --page: #11151b; --card: #191f28; --head: #212936;
-    --accent: #5fd3c8; --on-accent: #08211f; --wrong: #ffb199; --wrong-back: #45211a; --drop: #14302f;
-  }
-}
-* { box-sizing: border-box; }
-[hidden] { display: none !important; }
-html { -webkit-text-size-adjust: 100%; text-size-adjust: 100%; }
-body { margin: 0 auto; max-width: 1240px; padding: 28px 24px 64px; color: var(--ink); background: var(--page);
-       font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif; }
-h1 { font-size: 24px; line-height: 1.25; margin: 0; }
-h2 { font-size: 18px; margin: 40px 0 8px; }
-h3 { font-size: 15px; margin: 20px 0 2px; }
-p { margin: 0 0 10px; }
-.soft { color: var(--soft); }
-code, pre { font-family: ui-monospace, "SF Mono", Menlo, "DejaVu Sans Mono", monospace; font-size: 13px; }
-pre { margin: 8px 0; padding: 10px 14px; background: var(--head); border-radius: 8px; white-space: pre-wrap;
-      overflow-wrap: anywhere; }
-:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; border-radius: 4px; }
-
-#drop { display: block; margin: 18px 0 12px; padding: 26px 18px; text-align: center; cursor: pointer;
-        border: 2px dashed var(--soft); border-radius: 12px; background: var(--card); }
-#drop:hover, #drop.over { border-color: var(--accent); background: var(--drop); }
-#drop:focus-within { outline: 3px solid var(--accent); outline-offset: 2px; }
-#drop b { display: block; font-size: 17px; }
-#file { position: absolute; width: 1px; height: 1px; opacity: 0; }
-#status { min-height: 24px; }
-#status.wrong { padding: 10px 16px; border-radius: 8px; color: var(--wrong); background: var(--wrong-back); }
-progress { width: 100%; height: 8px; accent-color: var(--accent); }
-
-#result { display: grid; grid-template-columns: minmax(0, 1fr); gap: 16px; margin-top: 12px; }
-.controls { display: flex; flex-wrap: wrap; align-items: center; gap: 12px 20px; padding: 14px 16px; background: var(--card);
-       border: 1px solid var(--line); border-radius: 12px; align-self: start; }
-.controls > * { min-width: 0; }
-.threshold { flex: 1 1 260px; display: grid; grid-template-columns: auto 1fr auto; gap: 0 12px; align-items: center; }
-input[type=range] { width: 100%; height: 32px; accent-color: var(--accent); }
-input[type=checkbox] { width: 18px; height: 18px; accent-color: var(--accent); vertical-align: -4px; }
-output { font-variant-numeric: tabular-nums; min-width: 4ch; text-align: right; }
-button { font: inherit; min-height: 40px; padding: 6px 16px; border: 1px solid var(--soft); border-radius: 8px;
-         color: var(--ink); background: var(--card); cursor: pointer; }
-button.main { color: var(--on-accent); background: var(--accent); border-color: var(--accent); font-weight: 600; }
-button:disabled { color: var(--soft); border-color: var(--line); cursor: default; }
-#pages { display: flex; align-items: center; gap: 10px; }
-#sheet { overflow: auto; background: var(--head); border: 1px solid var(--line); border-radius: 12px; }
-#sheet svg { display: block; width: 100%; height: auto; max-height: 86vh; }
-#sheet.full svg { width: auto; max-height: none; max-width: none; }
-#sheet polygon { fill: #1a56cf12; stroke: #1a56cf; stroke-width: 2; vector-effect: non-scaling-stroke; }
-#sheet polygon.marked { fill: #d0770f55; stroke: #b35f00; stroke-width: 3; }
-#sheet text { fill: #0b2f7d; stroke: #fff; stroke-linejoin: round; paint-order: stroke; font-weight: 600;
-              font-family: system-ui, sans-serif; }
-details { background: var(--card); border: 1px solid var(--line); border-radius: 12px; }
-summary { padding: 12px 16px; cursor: pointer; font-weight: 600; }
-.rows { max-height: 420px; overflow: auto; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th, td { padding: 6px 16px; text-align: left; border-top: 1px solid var(--line); vertical-align: top; }
-thead th { color: var(--soft); font-weight: 600; }
-td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
-.rows th, .rows td { padding: 6px 0 6px 14px; white-space: nowrap; }
-tbody tr:hover { background: var(--head); }
-.api td:first-child { white-space: nowrap; }
-@media (min-width: 1000px) {
-  #result { grid-template-columns: minmax(0, 1fr) 350px; grid-template-rows: auto 1fr; }
-  #result .controls { flex-direction: column; align-items: stretch; order: 2; }
-  #result #sheet { grid-row: span 2; }
-  #result details { order: 3; align-self: start; }
-  .threshold { flex: none; }
-}
-@media (max-width: 480px) {
-  body { padding: 18px 12px 40px; }
-  .controls button.main { flex: 1 1 100%; }
-  th, td { padding: 6px 10px; }
-}
-</style>
-</head>
-<body>
-<main>
-<h1>Find text</h1>
-<p class="soft">Images and PDFs are looked at by this service, and not stored.</p>
-
-<label id="drop" for="file">
-  <b>Choose an image or a PDF</b>
-  <span class="soft">or drop it here, or paste it. <span id="allowed"></span></span>
-  <input id="file" type="file" aria-label="Choose an image or a PDF"
-         accept="image/*,application/pdf,.jp2,.ppm,.pgm,.pbm,.tif,.tiff">
-</label>
-<div id="status" role="status" aria-live="polite"></div>
-<progress id="progress" aria-label="Finding text" hidden></progress>
-
-<section id="result" aria-label="Found text" hidden>
-  <div class="controls">
-    <div class="threshold">
-      <label for="threshold">Threshold</label>
-      <input id="threshold" type="range" min="0" max="1" step="0.01">
-      <output id="shown" for="threshold"></output>
-    </div>
-    <div id="pages" role="group" aria-label="Pages">
-      <button id="before" type="button" aria-label="Page before">&larr;</button>
-      <span id="number" aria-live="polite"></span>
-      <button id="next" type="button" aria-label="Next page">&rarr;</button>
-    </div>
-    <label><input id="scores" type="checkbox" checked> Scores</label>
-    <label><input id="full" type="checkbox"> Full size</label>
-    <button id="save" class="main" type="button">Download JSON</button>
-  </div>
-  <div id="sheet" tabindex="0" role="region" aria-label="The page with its boxes"></div>
-  <details>
-    <summary>Boxes of this page as a list</summary>
-    <div class="rows" tabindex="0" role="region" aria-label="Boxes of this page">
-      <table>
-        <thead><tr><th scope="col">Box</th><th scope="col">Score</th><th scope="col">Left, top</th>
-          <th scope="col">Size</th></tr></thead>
-        <tbody id="list"></tbody>
-      </table>
-    </div>
-  </details>
-</section>
-</main>
-
-<section id="api" aria-labelledby="api-title">
-  <h2 id="api-title">From a program</h2>
-  <pre id="example"></pre>
-  <div id="endpoints"></div>
-  <p class="soft">The same for programs: <a href="openapi.json">openapi.json</a> (OpenAPI).</p>
-</section>
-
-<script>
 'use strict'
 const $ = id => document.getElementById(id)
 const SVG = 'http://www.w3.org/2000/svg'
@@ -182,7 +42,7 @@ function draw() {
   $('sheet').replaceChildren(svg)
   $('sheet').classList.toggle('full', $('full').checked)
   // Letters of ten pixels on the screen, whatever the size of the page: left of the box if there is room.
-  const letters = 10 / Math.min(svg.clientWidth / page.img_w, svg.clientHeight / page.img_h)
+  const letters = 10 / Math.max(0.01, Math.min(svg.clientWidth / page.img_w, svg.clientHeight / page.img_h))
   const rows = []
   for (const [name, word] of words) {
     const box = bounds(word.points)
@@ -261,7 +121,7 @@ function describe(schema) {
     for (const [method, endpoint] of Object.entries(methods)) {
       const name = make('h3')
       name.append(make('code', {}, `${method.toUpperCase()} ${path}`), `  ${endpoint.summary}`)
-      const table = make('table', {class: 'api'}), body = make('tbody')
+      const table = make('table'), body = make('tbody')
       const add = (key, text) => {
         const row = make('tr'), cell = make('td')
         cell.append(make('code', {}, key))
@@ -271,7 +131,9 @@ function describe(schema) {
       for (const one of endpoint.parameters ?? []) add(`?${one.name}=${one.schema.default}`, one.description)
       for (const [status, one] of Object.entries(endpoint.responses)) add(status, one.description)
       table.append(body)
-      $('endpoints').append(name, table)
+      const scroll = make('div', {class: 'scroll'})
+      scroll.append(table)
+      $('endpoints').append(name, scroll)
     }
   }
 }
@@ -305,6 +167,3 @@ fetch('info').then(answer => answer.json()).then(found => {
   $('allowed').textContent = `At most ${bytes(most)}, ${pixels / 1e6} megapixels, ${count} pages.`
   draw()
 })
-</script>
-</body>
-</html>

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged_pages import BOXES, SIDE, Box, make_page, outline
+from evaluated_pages import BOXES, SIDE, Box, make_page, outline
 
 from ocr.geometry.orientation import orientation_matrix
 from ocr.geometry.polygons import Polygons
 from ocr.inspect.page import PageInput
-from ocr.inspect.suspects import COMMON, Suspect, find_suspects, rank_suspects
+from ocr.tools.doctor.suspects import COMMON, Suspect, find_suspects, rank_suspects
 
 # Lines of several lengths, not symmetric in any way; the last two share a row.
 LINES: list[Box] = [
