@@ -29,7 +29,7 @@ def on_terminal(report: Report) -> str:
 
 @pytest.fixture
 def report(dataset: SmallDataset) -> Report:
-    words = {str(at): {"points": box(150, 10 + at)} for at in range(30)}
+    words = {str(at): {"points": box(150, 10 + 3 * at)} for at in range(30)}
     words["bow"] = {"points": [[20, 30], [80, 30], [20, 50], [80, 50]]}
     words["two"] = {"points": [[0, 0], [1, 1]]}
     dataset.add(AWKWARD, words=words)
