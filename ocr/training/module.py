@@ -64,7 +64,8 @@ class OCRPLModule(lightning.LightningModule):
         self.hmean = HmeanIoU(also_at=[TIGHT_IOU])
         self.cleval = CLEvalMetric() if cleval else None
         units = model.units if len(model.units) > 1 else ()
-        self.of_units = nn.ModuleDict({unit: UnitScores(cleval) for unit in units})
+        self.of_units = {unit: UnitScores(cleval) for unit in units}
+        self._registered = nn.ModuleList(self.of_units.values())  # Metrics follow the module to its device.
         self.distillation = distillation
         self.settings = settings
         self.run: dict[str, Any] | None = None
