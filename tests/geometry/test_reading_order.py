@@ -120,7 +120,7 @@ Bend = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 def skewed(degrees: float) -> Bend:
     angle = np.radians(degrees)
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
-    return lambda points: points @ turn + 50
+    return lambda points: np.asarray(points @ turn + 50)
 
 
 def curved(points: NDArray[np.float64]) -> NDArray[np.float64]:
