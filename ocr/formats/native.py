@@ -110,7 +110,7 @@ def keep_native(path: Path) -> RowMapping[Page]:
 
 def _to_stored(page: Page) -> list[Any]:
     words = [
-        [word.key, word.points, word.text, word.ignore, word.language, word.orientation, word.unit]
+        [word.key, word.points, word.text, word.ignore, word.language, word.orientation, None, word.unit]
         for word in page.words
     ]
     return [words, page.size]
@@ -118,7 +118,7 @@ def _to_stored(page: Page) -> list[Any]:
 
 def _from_stored(name: str, stored: Any) -> Page:
     words, size = stored
-    made = tuple([Word(*word[:6], unit=word[6]) for word in words])
+    made = tuple([Word(*word) for word in words])
     return Page(made, None if size is None else (size[0], size[1]))
 
 

@@ -33,7 +33,9 @@ class Prediction(NamedTuple):
 
     def of_unit(self, number: int) -> Prediction:
         """The maps of one unit."""
-        return Prediction(*(part if part is None else part[:, number : number + 1] for part in self))
+        own = slice(number, number + 1)
+        extras = (part if part is None else part[:, own] for part in (self.thresh, self.binary))
+        return Prediction(self.prob_logits[:, own], *extras)
 
     @property
     def prob_map(self) -> torch.Tensor:
