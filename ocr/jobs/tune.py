@@ -167,7 +167,12 @@ def predict_maps(config: DictConfig, module: Any, console: Console) -> list[Page
             for page, prob_map in enumerate(maps):
                 matrix = np.asarray(batch["inverse_matrix"][page], dtype=np.float64)
                 pages.append(
-                    PageMap(prob_map, matrix, batch["shape"][page], truth_on_page(batch, page, *module.model.units))
+                    PageMap(
+                        prob_map,
+                        matrix,
+                        batch["shape"][page],
+                        truth_on_page(batch, page, next(iter(module.model.units), "")),
+                    )
                 )
     return pages
 

@@ -56,7 +56,7 @@ def train_orientation(
             features = detector.encoder(torch.from_numpy(np.stack([normalize.on_host(image) for image in images])))
         loss = functional.cross_entropy(head(features), torch.arange(len(images)) % len(TURNS))
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
         losses.append(float(loss.detach()))

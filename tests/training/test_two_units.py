@@ -127,7 +127,7 @@ def test_each_unit_is_scored_on_the_pages_that_are_labelled_in_it():
     taught = batch(page(), page(words=False), page(lines=False))
     module = OCRPLModule(Perfect(taught), DBLoss(), BoxesFromMap())  # type: ignore[arg-type]
     logged: dict[str, torch.Tensor] = {}
-    module.log_dict = lambda scores, **_: logged.update(scores)  # type: ignore[method-assign,assignment]
+    module.log_dict = lambda scores, **_: logged.update(scores)  # type: ignore[method-assign]
     module.on_validation_epoch_start()
     module.validation_step(taught, 0)
     module.on_validation_epoch_end()
