@@ -27,7 +27,7 @@ from ocr.pipeline.prefix import FixedPart, Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import Source, page_sizes
 from ocr.pipeline.stage import FixedStage, Sizes, Stage, sample_generator
-from ocr.pipeline.targets import StoredTargets, Targets
+from ocr.pipeline.targets import StoredTargets, Targets, drawing
 from ocr.pipeline.timing import timed
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class PagePath:
     @property
     def drawn(self) -> Targets:
         """How maps are drawn where none are stored."""
-        return self.targets.targets if isinstance(self.targets, StoredTargets) else self.targets
+        return drawing(self.targets)
 
     @cached_property
     def fixed_part(self) -> FixedPart:

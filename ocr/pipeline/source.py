@@ -179,7 +179,7 @@ def annotation_digest(
     filename: str, polygons: Polygons, claimed_size: tuple[int, int] | None, annotated: bool
 ) -> bytes:
     """Digest of all that a page is made of besides its image: stages see its name, and what the annotation says."""
-    arrays = (polygons.vertices, polygons.offsets, polygons.ignore)
+    arrays = (polygons.vertices, polygons.offsets, polygons.ignore, *([polygons.units] if polygons.units.any() else []))
     words = repr((polygons.texts, claimed_size, annotated))
     return bytes.fromhex(digest(filename, *(array.tobytes() for array in arrays), words))
 
