@@ -137,11 +137,12 @@ def figure(
     *,
     at_least: float | None = None,
     at_most: float | None = None,
+    digits: int | None = None,
 ) -> Figure | Target:
     """A `Target` if it has a bound, else a `Figure`."""
     if at_least is None and at_most is None:
-        return Figure(value, unit, measured=measured)
-    return Target(value, unit, at_least=at_least, at_most=at_most, measured=measured)
+        return Figure(value, unit, digits, measured)
+    return Target(value, unit, at_least, at_most, measured, digits)
 
 
 def times(slow: float, fast: float, at_least: float | None = None) -> Figure | Target:

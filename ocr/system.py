@@ -1,4 +1,7 @@
-"""What this process has of the machine: cores, memory, and other processes."""
+"""What this process has of the machine: cores, memory, and other processes.
+
+Linux tells all of it in files; psutil is for other systems, and imported only there.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-
-import psutil
 
 ROOT = Path("/")
 """Where /proc and /sys are."""
@@ -20,24 +21,25 @@ def usable_cores() -> int:
 
 def free_memory() -> int:
     """Bytes that programs could allocate, including what the page cache gives back: of the machine or the cgroup."""
-    free = _meminfo("MemAvailable") or psutil.virtual_memory().available
+    free = _memory("MemAvailable", "available")
     return max(0, min([free, *(limit - used for limit, used in _cgroup_limits())]))
 
 
 def total_memory() -> int:
     """Bytes of memory of the machine, or of the cgroup if that has less."""
-    total = _meminfo("MemTotal") or psutil.virtual_memory().total
-    return min([total, *(limit for limit, _ in _cgroup_limits())])
+    return min([_memory("MemTotal", "total"), *(limit for limit, _ in _cgroup_limits())])
 
 
 def memory_bytes() -> int:
-    """Memory of this process and its descendants; what they share counts once where the system reports it."""
+    """Memory of this process and its descendants; what they share counts once where the system reports that."""
     return sum(map(_memory_of, process_tree(os.getpid())))
 
 
 def _memory_of(process: int) -> int:
     with suppress(OSError, StopIteration), open(f"/proc/{process}/smaps_rollup", encoding="ascii") as lines:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    import psutil
+
     with suppress(psutil.Error):
         return int(psutil.Process(process).memory_info().rss)
     return 0
@@ -45,9 +47,17 @@ def _memory_of(process: int) -> int:
 
 def process_tree(process: int) -> list[int]:
     """A process and its descendants."""
-    with suppress(psutil.Error):
-        return [process, *(child.pid for child in psutil.Process(process).children(recursive=True))]
-    return [process]
+    found, threads = [process], f"/proc/{process}/task"
+    if not Path("/proc").exists():
+        import psutil
+
+        with suppress(psutil.Error):
+            return [process, *(child.pid for child in psutil.Process(process).children(recursive=True))]
+    with suppress(OSError):
+        for thread in os.listdir(threads):
+            with suppress(OSError), open(f"{threads}/{thread}/children", encoding="ascii") as children:
+                found += [one for child in children.read().split() for one in process_tree(int(child))]
+    return found
 
 
 def is_in_memory(path: Path) -> bool:
@@ -63,12 +73,13 @@ def is_in_memory(path: Path) -> bool:
     return False
 
 
-def _meminfo(name: str) -> int | None:
-    try:
-        with (ROOT / "proc/meminfo").open(encoding="ascii") as lines:
-            return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
-    except (OSError, StopIteration):
-        return None
+def _memory(line: str, name: str) -> int:
+    """A number of bytes of the machine's memory."""
+    with suppress(OSError, StopIteration), (ROOT / "proc/meminfo").open(encoding="ascii") as lines:
+        return next(int(each.split()[1]) << 10 for each in lines if each.startswith(f"{line}:"))
+    import psutil
+
+    return int(getattr(psutil.virtual_memory(), name))
 
 
 def _cgroup_limits() -> Iterator[tuple[int, int]]:
@@ -100,4 +111,10 @@ def _cgroup_limits() -> Iterator[tuple[int, int]]:
 
 def has_ended(process: str) -> bool:
     """Whether a process id, as written into a file name, is of no running process."""
-    return process.isdigit() and not psutil.pid_exists(int(process))
+    if not process.isdigit():
+        return False
+    if Path("/proc").exists():
+        return not Path(f"/proc/{process}").exists()
+    import psutil
+
+    return not psutil.pid_exists(int(process))

@@ -101,10 +101,11 @@ def wrong_source(code: str) -> Iterator[str]:
 
 
 def markup_in_code(code: str) -> Iterator[str]:
-    """HTML that is put together in Python: pages, their style and their pictures are templates of ocr/report."""
-    for tag in ("<!doctype", "<style", "<svg"):
-        if tag in code:
-            yield f"writes {tag}. Use a template of ocr/report"
+    """HTML that is put together in Python: pages, their style and their pictures are templates, which escape by
+    themselves."""
+    for part in ("<!doctype", "<style", "<svg", "from html import", "import html"):
+        if part in code:
+            yield f"has {part}. Use a template of ocr/report"
 
 
 def wrong_path(root: Path) -> Iterator[str]:

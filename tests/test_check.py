@@ -73,6 +73,7 @@ def test_a_command_that_runs_as_written_is_none(text):
         (house_rules.wrong_source, "'''x'''\nfrom ray.data import read", "imports ray"),
         (house_rules.markup_in_code, "'<svg viewBox=\"0 0 1 1\">'", "<svg"),
         (house_rules.markup_in_code, "f'<style>{rules}</style>'", "<style"),
+        (house_rules.markup_in_code, "from html import escape", "from html import"),
         (house_rules.unexplained_settings, "a:\n  b: 5\n", "b: 5 has no comment"),
         (house_rules.unexplained_settings, "a: 5  # as above\n", "sends the reader elsewhere"),
         (

@@ -168,5 +168,7 @@ def checkout(root: Path, task: dict[str, Any]) -> Iterator[Callable[[str], float
             problem = f"{root}: the process ended with {process.wait()}, measuring {method}"
             raise DataError(problem, path=root, value=method)
 
-        yield ask
-        process.stdin.close()
+        try:
+            yield ask
+        finally:
+            process.terminate()  # Workers of the plain pipeline have its input open too.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
-from benchmarks.harness import Cell, Data, Figure, Row, Target, benchmark, cost, fastest, figure, interleave, times
+from benchmarks.harness import Cell, Data, Figure, Row, Target, benchmark, fastest, figure, interleave
 from benchmarks.loaders import (
     BATCH,
     SIZE,
@@ -27,12 +26,9 @@ from benchmarks.loaders import (
     epoch_seconds,
     pages,
     quick_epoch,
-    reference,
-    reference_training,
     touch_memory,
 )
 from ocr.datasets.data_module import OCRDataModule
-from ocr.datasets.page_dataset import PageDataset
 from ocr.evaluation.boxes import BoxPool
 from ocr.evaluation.hmean import HmeanIoU
 from ocr.jobs.compose import compose_training
@@ -46,9 +42,25 @@ from ocr.pipeline.suffix import ColourJitter, Warp
 from ocr.system import usable_cores
 from ocr.training.module import OCRPLModule, truth_on_page
 
-PLAIN, ITEMS, UNCACHED, DEFAULTS = "plain pipeline", "plain pipeline that keeps its items", "data.cache=off", "defaults"
-HEADINGS = ("first epoch", "warm epoch", "training epoch, warm")
+UNCACHED, DEFAULTS, OPENCV = "data.cache=off", "defaults", "random stages one by one, in OpenCV"
+FIRST, WARM, TRAINING = "first epoch", "warm epoch", "training epoch, warm"
 TOUCHED_BYTES = 1 << 30
+# Of each setting: the dataset's, the loader's, and the epochs that it changes.
+SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
+    UNCACHED: ({"cache": "off"}, {}, (FIRST, TRAINING)),
+    DEFAULTS: ({}, {}, (FIRST, WARM, TRAINING)),
+    "normalize=host": ({"form": "float"}, {}, (FIRST, WARM)),
+    "data.num_workers=0": ({}, {"num_workers": 0}, (WARM, TRAINING)),
+    "data.num_workers=1": ({}, {"num_workers": 1}, (WARM, TRAINING)),
+    "letterbox.shape=page": ({"shape": "page"}, {}, (FIRST, WARM, TRAINING)),
+    OPENCV: ({}, {}, (TRAINING,)),
+}
+BOUNDS: dict[tuple[str, str], dict[str, float]] = {
+    (UNCACHED, FIRST): {"at_least": 1 / 1.25},
+    (UNCACHED, TRAINING): {"at_least": 1.5},
+    (OPENCV, TRAINING): {"at_least": 1.5},
+}
+"""As multiples of the defaults."""
 
 
 class OneByOne(RandomStage):
@@ -65,123 +77,53 @@ class OneByOne(RandomStage):
         return replace(self.stage.follow(sample, parameters), image=image)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What differs from the defaults, and what it is judged by."""
-
-    dataset: dict[str, Any] = field(default_factory=dict)
-    loader: dict[str, Any] = field(default_factory=dict)
-    one_by_one: bool = False
-    measures: str = "first warm training"
-    filling: float | None = None
-    """At most this many times an uncached epoch."""
-    warm: float | None = None
-    """At least this many times as fast as the plain pipeline."""
-    training: dict[str, float] = field(default_factory=dict)
-    """Bounds of a warm training epoch as a multiple of the defaults'."""
-
-    def load(self, data: Data, split: str, caches: Path) -> Loader:
-        """The batches of a split."""
-        kept = {"cache": "auto", "cache_folder": caches} | self.dataset
-        order = {"shuffle": True, "drop_last": True} if split == "train" else {}
-        dataset = pages(data.receipts, split, **kept)
-        if self.one_by_one:
-            change_stages(dataset, lambda stage: OneByOne(stage) if isinstance(stage, Warp | ColourJitter) else stage)
-        return Loader(dataset, min(BATCH, len(dataset)), **{"num_workers": WORKERS} | order | self.loader)
-
-
-def change_stages(dataset: PageDataset, change: Callable[[Any], Any]) -> None:
-    """Replace each random stage; leave out those that become None."""
-    stages = tuple(filter(None, map(change, dataset.path.random)))
-    dataset.path = replace(dataset.path, random=stages)
-
-
-SETTINGS = {
-    UNCACHED: Setting({"cache": "off"}, measures="first"),
-    DEFAULTS: Setting(filling=1.25, warm=60),
-    "normalize=host": Setting({"form": "float"}, measures="first warm", warm=40),
-    "data.num_workers=0": Setting(loader={"num_workers": 0}, measures="warm training"),
-    "data.num_workers=1": Setting(loader={"num_workers": 1}, measures="warm training"),
-    "letterbox.shape=page": Setting({"shape": "page"}),
-    "random stages one by one, in OpenCV": Setting(one_by_one=True, measures="training", training={"at_least": 1.5}),
-}
-
-
 @benchmark("grid", table="results#grid", rounds=8)
-def grid(data: Data) -> Iterator[Row | str]:
+def grid(data: Data) -> Iterator[Row]:
     """Epochs with each setting of the data path, in turns."""
-    plain, kept, training = (
-        reference(data.receipts),
-        reference(data.receipts, keep_items=True),
-        reference_training(data.receipts),
-    )
-    # The reference comes first, so that its workers are forked before threads get busy.
-    contenders: dict[str, Callable[[], float]] = {
-        f"{PLAIN}, first": lambda: epoch_seconds(plain),
-        f"{ITEMS}, warm": lambda: quick_epoch(kept),
-        f"{PLAIN}, training": lambda: epoch_seconds(training),
-    }
-    for name, setting in SETTINGS.items():
-        contenders |= contenders_of(name, setting, data)
+    transfer, contenders = Transfer(), dict[str, Callable[[], float]]()
+    for name, (_, _, epochs) in SETTINGS.items():
+        for epoch in epochs:
+            contenders[f"{name}, {epoch}"] = contender(data, name, epoch, transfer)
     best = fastest(interleave(contenders, data.rounds))
     counts = [len(pages(data.receipts, split)) for split in ("val", "train")]
     caption = (
-        f"{counts[0]} pages to validate, {counts[1]} to train on, {SIZE}x{SIZE}, uint8, batch size {BATCH}, "
-        f"{WORKERS} workers, fastest of {data.rounds} rounds"
+        f"{counts[0]} pages to validate, {counts[1]} to train on, {SIZE}x{SIZE}, uint8, batch size {BATCH}, {WORKERS} "
+        f"workers, fastest of {data.rounds} rounds, as multiples of the defaults"
     )
-    for name in (PLAIN, ITEMS, *SETTINGS):
-        yield Row(name, cells_of(name, best), caption)
-    yield (
-        "First: against data.cache=off. Warm, with every tensor copied: against the plain pipeline without a cache. "
-        "Training: against the defaults."
-    )
+    for name, (_, _, epochs) in SETTINGS.items():
+        cells: dict[str, Cell] = dict.fromkeys((FIRST, WARM, TRAINING))
+        for epoch in epochs:
+            took, usual = best[f"{name}, {epoch}"], best[f"{DEFAULTS}, {epoch}"]
+            cells[epoch] = figure(took / usual, " x", Figure(took, "s"), **BOUNDS.get((name, epoch), {}))
+        yield Row(name, cells, caption)
 
 
-def contenders_of(name: str, setting: Setting, data: Data) -> dict[str, Callable[[], float]]:
-    """The epochs that this setting changes."""
-    found: dict[str, Callable[[], float]] = {}
-    caches, transfer = data.work_folder / "caches", Transfer()
-    if "first" in setting.measures:
-        found[f"{name}, first"] = partial(first_epoch, setting, data)
-    if "warm" in setting.measures:
-        warm = filled(setting.load(data, "val", caches))
-        found[f"{name}, warm"] = lambda: quick_epoch(warm, transfer)
-    if "training" in setting.measures:
-        augmented = filled(setting.load(data, "train", caches))
-        found[f"{name}, training"] = lambda: epoch_seconds(augmented)
-    return found
+def contender(data: Data, name: str, epoch: str, transfer: Transfer) -> Callable[[], float]:
+    """Seconds of such an epoch; a first one fills a cache of its own, with batch buffers that are new too."""
+    if epoch == FIRST:
 
+        def first() -> float:
+            with tempfile.TemporaryDirectory(dir=data.work_folder) as folder:
+                loader = load(data, name, "val", Path(folder))
+                touch_memory(TOUCHED_BYTES)
+                return epoch_seconds(loader)
 
-def filled(loader: Loader) -> Loader:
-    """The loader with every page in its cache."""
+        return first
+    loader = load(data, name, "train" if epoch == TRAINING else "val", data.work_folder / "caches")
     loader.dataset.fill_cache()
-    return loader
+    return lambda: quick_epoch(loader, transfer, epochs=1 if epoch == TRAINING else 4)
 
 
-def first_epoch(setting: Setting, data: Data) -> float:
-    """The first epoch of a new loader, whose batch buffers are new too; a cache is filled by it."""
-    folder = Path(tempfile.mkdtemp(dir=data.work_folder))
-    try:
-        loader = setting.load(data, "val", folder)
-        touch_memory(TOUCHED_BYTES)
-        return epoch_seconds(loader)
-    finally:
-        shutil.rmtree(folder)
-
-
-def cells_of(name: str, best: dict[str, float]) -> dict[str, Cell]:
-    """The row of a setting."""
-    setting = SETTINGS.get(name, Setting())
-    cells: dict[str, Cell] = dict.fromkeys(HEADINGS)
-    first, warm, training = (best.get(f"{name}, {what}") for what in ("first", "warm", "training"))
-    if first is not None:
-        cells["first epoch"] = cost(first, best[f"{UNCACHED}, first"], setting.filling)
-    if warm is not None:
-        cells["warm epoch"] = times(best[f"{PLAIN}, first"], warm, setting.warm)
-    if training is not None:
-        ratio = training / best[f"{DEFAULTS}, training"]
-        cells["training epoch, warm"] = figure(ratio, " x", Figure(training, "s"), **setting.training)
-    return cells
+def load(data: Data, name: str, split: str, caches: Path) -> Loader:
+    """The batches of a split."""
+    own, more, _ = SETTINGS[name]
+    kept = {"cache": "auto", "cache_folder": caches} | own
+    dataset = pages(data.receipts, split, **kept)
+    if name == OPENCV:
+        one_by_one = (OneByOne(one) if isinstance(one, Warp | ColourJitter) else one for one in dataset.path.random)
+        dataset.path = replace(dataset.path, random=tuple(one_by_one))
+    order = {"shuffle": True, "drop_last": True} if split == "train" else {}
+    return Loader(dataset, min(BATCH, len(dataset)), **{"num_workers": WORKERS} | order | more)
 
 
 # -- lossless codecs over letterboxed pages without their border

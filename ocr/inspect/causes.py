@@ -2,7 +2,7 @@
 
 A rule takes the evidence and returns what it saw, in a few words, or None. Rules that see what happened (a box over two
 words, a score under a threshold) come before those that suspect a reason (small, faint). Limits that are lengths are
-pixels of the map, those of contrast gray levels.
+pixels of the map, limits of contrast are gray levels.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def unusual(word: MissedWord) -> str | None:
 
 
 def one_character(word: MissedWord) -> str | None:
-    """A lone character: nothing beside it says that it is text."""
+    """A lone character: nothing next to it says that it is text."""
     shape = word.shape
     return f"{shape.length:.0f} x {shape.height:.0f} px stand alone" if shape.aspect < 2 else None
 
@@ -332,7 +332,7 @@ def rule_or_border(box: FalseBox) -> str | None:
 
 
 def unlabelled_text(box: FalseBox) -> str | None:
-    """The model is sure, there are strokes as of text, and nobody labelled it."""
+    """The model is sure, there are strokes as of text, and there is no label."""
     texture, shape = box.texture, box.shape
     has_strokes = TEXT_STROKES[0] <= texture.strokes <= TEXT_STROKES[1]
     has_ink = TEXT_INK[0] <= texture.ink <= TEXT_INK[1] and shape.contrast >= FAINT_CONTRAST

@@ -180,8 +180,8 @@ def rank_gains(inspection: Inspection) -> list[Gain]:
 def without(counts: Counts, cause: str, missed: int, false: int) -> Counts:
     """The counts without the errors of a cause.
 
-    A word that is no longer missed has a box of its own, and a false box is gone. If the label was wrong, text that
-    nobody labelled becomes a word that is found, and a label that is twice there becomes one.
+    A word that is no longer missed has a box of its own, and a false box is gone. If the label was wrong, text
+    without a label becomes a word that is found, and two labels in one place become one.
     """
     if cause == "unlabelled text":
         return replace(counts, matched=counts.matched + false, words=counts.words + false)
@@ -320,7 +320,7 @@ PROPERTIES = (
 
 
 def scores_by_group(pages: Sequence[PageResult]) -> list[Group]:
-    """Recall by the look of the words, precision by that of the boxes; groups without both are left out."""
+    """Recall by the look of the words, precision by the look of the boxes; groups without both are left out."""
     groups = []
     for rule in PROPERTIES:
         words = _count(((rule.value(word.shape), word.good) for page in pages for word in page.words), rule.limits)

@@ -47,7 +47,7 @@ class LooseMatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """All boxes of one `thresh`, also those under `box_thresh`, and how they overlap the words."""
+    """All boxes of one `thresh`, including those under `box_thresh`, and how they overlap the words."""
 
     boxes: Detections
     overlaps: Overlaps
@@ -118,7 +118,7 @@ class MatchedPage:
 
     @cached_property
     def candidates(self) -> dict[float, Candidates]:
-        """Boxes at every `thresh` of the curve and at that of the settings, whatever their scores."""
+        """Boxes at every `thresh` of the curve and of the settings, whatever their scores."""
         levels = sorted({*THRESH_LEVELS, self.settings.thresh})
         return {level: self._candidates(thresh=level) for level in levels}
 
@@ -197,7 +197,7 @@ class MatchedPage:
 
 
 def page_rectangle(page: PageInput) -> Rectangle:
-    """Where the page is on its map, which may have padding around it."""
+    """Where the page is on its map, which can have padding around it."""
     width, height = page.size
     corners = Polygons.pack([[[0, 0], [width, 0], [width, height], [0, height]]])
     matrix = np.linalg.inv(page.inverse_matrix).astype(np.float64)

@@ -76,7 +76,7 @@ class PageResult:
     right: NDArray[np.bool_]
     """Per box: whether it matches a word."""
     candidates: NDArray[np.float64]
-    """(N, 2): score of each box, also of those under `box_thresh`, and whether it matches a word."""
+    """(N, 2): score of each box, including those under `box_thresh`, and whether it matches a word."""
     curves: dict[str, dict[float, Counts]]
     """Counts at each value of `thresh`, `box_thresh` and `iou`."""
 
@@ -210,7 +210,7 @@ def sum_curves(pages: Sequence[PageResult]) -> dict[str, dict[float, Counts]]:
 
 
 def all_candidates(pages: Sequence[PageResult]) -> NDArray[np.float64]:
-    """(N, 2): score and whether it matches a word, of every box of the set, also of those under `box_thresh`."""
+    """(N, 2): score and whether it matches a word, of every box of the set, including those under `box_thresh`."""
     return np.concatenate([np.zeros((0, 2)), *(page.candidates for page in pages)])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,11 +16,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.text import Text
 
-from ocr.checks import check_integer
 from ocr.datasets.build import make
 from ocr.datasets.data_module import OCRDataModule
 from ocr.datasets.page_dataset import PageDataset
-from ocr.errors import ConfigError
 from ocr.evaluation.boxes import BoxesFromMap
 from ocr.inspect.atlas import Picture, take_picture, write_atlas
 from ocr.inspect.compare import Comparison, show_comparison
@@ -29,7 +26,7 @@ from ocr.inspect.inspection import Inspection
 from ocr.inspect.page import PageInput
 from ocr.inspect.result import PageResult, evaluate_page
 from ocr.inspect.tables import show, write_comparison, write_tables
-from ocr.jobs.run import config_for, quoted_override, run_job
+from ocr.jobs.run import config_for, run_job
 from ocr.jobs.scored_split import check_annotated, describe_split
 from ocr.jobs.stored_settings import name_of_detector
 from ocr.jobs.train import trained_module
@@ -39,14 +36,12 @@ from ocr.training.callbacks.drawings import to_pixels
 from ocr.training.module import OCRPLModule, truth_on_page
 
 Evaluated = tuple[PageResult, Picture | None]
-COMPARE = "--compare"
 WAITING = 8
 """Pages that can wait to be evaluated: each holds its image and its map."""
 
 
 def inspect(config: DictConfig, console: Console) -> Inspection:
     """Inspect a checkpoint on `datasets.test_dataset`, show what was found, and write it into `out`."""
-    check_integer("picture_side", config.picture_side, minimum=64)
     out = Path(str(config.out))  # A folder may be named 2024.
     (inspection, pictures), comparison = inspect_pages(config, console), None
     if config.compare is not None:
@@ -140,28 +135,8 @@ def _pixels(images: torch.Tensor, module: OCRPLModule) -> NDArray[np.uint8]:
     return np.array(images.permute(0, 2, 3, 1).cpu().numpy(), order="C")
 
 
-def _options(words: list[str]) -> list[str]:
-    """`--compare A B` as settings: Hydra knows no options of ours."""
-    if COMPARE not in words:
-        return words
-    at = words.index(COMPARE)
-    files = words[at + 1 : at + 3]
-    if len(files) < 2 or any("=" in file and not Path(file).exists() for file in files):
-        raise ConfigError(
-            f"{COMPARE} needs two checkpoints: ocr inspect {COMPARE} A.ckpt B.ckpt dataset_base_path=DIR",
-            setting=COMPARE,
-            value=files,
-        )
-    others = [*words[:at], *words[at + 3 :]]
-    return [*others, quoted_override("checkpoint_path", files[0]), quoted_override("compare", files[1])]
-
-
 def main() -> None:
-    """`ocr inspect`."""
-    from ocr.exit_status import one_line_errors
-
-    with one_line_errors():
-        sys.argv[1:] = _options(sys.argv[1:])
+    """`glyphfeed inspect`."""
     run_job("inspect", inspect, "interrupted: nothing was written")
 
 

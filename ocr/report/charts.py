@@ -121,7 +121,7 @@ class LineChart:
         def y(value: float) -> float:
             return round(bottom - (value - low) / (high - low) * PLOT_PX, 2)
 
-        x_step = tick_step(end - start, max(2, (right - left) // 70))
+        x_step = tick_step(end - start, max(2, (right - left) // 60))
         x_ticks = [Tick(x(at), in_tick(at, x_step)) for at in ticks(start, end, x_step) if at <= end * (1 + 1e-9)]
         paths = []
         for line in self.shown:

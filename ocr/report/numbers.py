@@ -44,7 +44,7 @@ def in_seconds(value: float | None) -> str:
 
 
 def in_ms(value: float | None) -> str:
-    """Always milliseconds, also above a thousand, because columns are compared."""
+    """Always milliseconds, even above a thousand, because columns are compared."""
     return MISSING if value is None else in_digits(value)
 
 

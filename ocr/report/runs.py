@@ -1,4 +1,4 @@
-"""A run of `ocr train` as its folder shows it: metrics, settings, checkpoints and hardest pages."""
+"""A run of `glyphfeed train` as its folder shows it: metrics, settings, checkpoints and hardest pages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Run:
     losses: Sequence[Point]
     """Epochs trained until a step, with a fraction, and its loss."""
     epochs: Sequence[Mapping[str, Any]]
-    """`epoch`, those of EPOCH_FIGURES that were logged, and `seconds` by part."""
+    """`epoch`, the EPOCH_FIGURES that were logged, and `seconds` by part."""
     max_epochs: int | None
     settings: Mapping[str, str]
     hardest: Sequence[Mapping[str, Any]] | None
@@ -118,8 +118,8 @@ def read_run(folder: Path) -> Run:
     files = sorted(folder.glob("csv/version_*/metrics.csv"), key=_version)
     if not files:
         raise DataError(
-            f"{folder} has no csv/version_0/metrics.csv, which ocr train writes into its output_dir. Name that folder, "
-            "or train with logger=default",
+            f"{folder} has no csv/version_0/metrics.csv, which training writes into its output_dir. Name that folder, "
+            "or train with logger=csv",
             path=folder,
         )
     metrics = _Metrics()
@@ -132,7 +132,7 @@ def read_run(folder: Path) -> Run:
         name=folder.resolve().name,
         folder=folder,
         written=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(files[-1].stat().st_mtime)),
-        command=shlex.join(["ocr", "train", *map(str, typed)]) if isinstance(typed, list) else "",
+        command=shlex.join(["glyphfeed", "train", *map(str, typed)]) if isinstance(typed, list) else "",
         data=settings.get("dataset_base_path"),
         losses=metrics.losses_by_epoch(),
         epochs=[{"epoch": epoch + 1, **figures} for epoch, figures in sorted(metrics.epochs.items())],
@@ -144,7 +144,7 @@ def read_run(folder: Path) -> Run:
 
 
 class _Metrics:
-    """The rows of one or more metrics files: a resumed run has one more, which may repeat the last steps."""
+    """The rows of one or more metrics files: a resumed run has one more, which can repeat the last steps."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, dict[str, Any]] = {}
@@ -189,7 +189,7 @@ class _Metrics:
 
 
 def _rows(file: Path) -> Iterator[dict[str, float]]:
-    """Rows that belong to an epoch, without empty cells; the last may be incomplete while the run goes on."""
+    """Rows that belong to an epoch, without empty cells; the last can be incomplete while the run lasts."""
     try:
         with file.open(encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
@@ -198,7 +198,7 @@ def _rows(file: Path) -> Iterator[dict[str, float]]:
                     _check_counts(figures["epoch"], figures["step"], file)
                     yield figures
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{file} cannot be read ({error}). Name a folder that ocr train wrote", path=file) from error
+        raise DataError(f"{file} cannot be read ({error}). Name the folder of a run", path=file) from error
 
 
 def _check_counts(epoch: float, step: float, file: Path) -> None:
@@ -224,7 +224,7 @@ def _version(file: Path) -> int:
 def _read_yaml(file: Path) -> Any:
     """The content of a config as it was written; None if there is none.
 
-    References such as ${oc.env:KEY} are left as they are: what they stand for may be a secret.
+    References such as ${oc.env:KEY} are left as they are: what they stand for might be a secret.
     """
     try:
         return OmegaConf.to_container(OmegaConf.load(file), resolve=False)
@@ -260,6 +260,8 @@ def _read_hardest(file: Path) -> list[dict[str, Any]] | None:
         raise DataError(f"{file} cannot be read ({error}). Restore it, or remove it", path=file) from error
     if not isinstance(pages, list):
         raise DataError(
-            f"{file} must be a list of pages, as ocr train writes it. Restore it, or remove it", value=pages, path=file
+            f"{file} must be a list of pages, as training writes it. Restore it, or remove it",
+            value=pages,
+            path=file,
         )
     return [page for page in pages if isinstance(page, dict)]

@@ -50,9 +50,9 @@ function draw() {
     polygon.append(make('title', {}, `${name}: score ${score(word)}`, SVG))
     svg.append(polygon)
     if ($('scores').checked) {
-      const beside = box.left > 3 * letters
-      const place = beside ? {x: box.left - letters / 4, 'text-anchor': 'end'} : {x: box.left}
-      const y = beside ? box.top + box.height / 2 + letters / 3 : Math.max(letters, box.top)
+      const isLeft = box.left > 3 * letters
+      const place = isLeft ? {x: box.left - letters / 4, 'text-anchor': 'end'} : {x: box.left}
+      const y = isLeft ? box.top + box.height / 2 + letters / 3 : Math.max(letters, box.top)
       const style = {y, 'font-size': letters, 'stroke-width': letters / 4, 'aria-hidden': true}
       svg.append(make('text', {...place, ...style}, score(word), SVG))
     }

@@ -80,7 +80,7 @@ def expand(locations: Locations, setting: str = "tar_path") -> list[str]:
             problem = f"{setting}={locations!r} must be a path, a pattern or a list of them"
             raise ConfigError(problem, setting=setting, value=locations) from None
     if not found:
-        problem = f"{setting}={locations!r} matches no shard. Write some: ocr convert SRC DST"
+        problem = f"{setting}={locations!r} matches no shard. Write some: glyphfeed shards SRC DST"
         raise ConfigError(problem, setting=setting, value=locations)
     return found
 

@@ -1,4 +1,4 @@
-"""`ocr doctor`. Every library that takes time to load is imported when the command runs."""
+"""`glyphfeed doctor`. Every library that takes time to load is imported when the command runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ocr.tools.annotations_command import CATEGORIES_HELP
 from ocr.tools.executor import EXECUTOR_HELP
 
 EXAMPLES = (
-    "ocr doctor data/demo",
-    "ocr doctor DIR --html report.html --fix repaired",
-    "ocr doctor DIR --split train --model glyphfeed --html suspects.html",
-    "ocr doctor DIR --split train --model best.ckpt --tasks label_studio --out tasks.json",
+    "glyphfeed doctor data/demo",
+    "glyphfeed doctor DIR --html report.html --fix repaired",
+    "glyphfeed doctor DIR --split train --model glyphfeed --html suspects.html",
+    "glyphfeed doctor DIR --split train --model best.ckpt --tasks label_studio --out tasks.json",
 )
 
 
 def doctor(
-    data: Annotated[Path, typer.Argument(help="Dataset: images/<split>/ and jsons/<split>.json.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Dataset: images/<split>/ and jsons/<split>.json.")],
     annotation_path: Annotated[
         Path | None, typer.Option(help="Annotation of a single split; DATA is then its folder of images.")
     ] = None,

@@ -63,7 +63,11 @@ class OCRPLModule(lightning.LightningModule):
         self.cleval = CLEvalMetric() if cleval else None
         self.distillation = distillation
         self.settings = settings
+        self.run: dict[str, Any] | None = None
+        """The config and the command line, for checkpoints to carry: `train resume=CKPT` takes them from there."""
         self.record = TrainingRecord(distillation.teacher.about if distillation is not None else None)
+        self.planned_steps = 0
+        """Of the whole training, unless it stops early."""
         self.stopwatch = Stopwatch()
         self.finite = FiniteCheck()
         self.left_out = 0
@@ -175,7 +179,8 @@ class OCRPLModule(lightning.LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = self.build_optimizer()
-        schedule = build_schedule(optimizer, steps=self._total_steps(), **self.schedule)
+        self.planned_steps = self._total_steps()
+        schedule = build_schedule(optimizer, steps=self.planned_steps, **self.schedule)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def build_optimizer(self) -> torch.optim.Optimizer:
@@ -191,6 +196,8 @@ class OCRPLModule(lightning.LightningModule):
         checkpoint["architecture"] = dict(self.model.architecture)
         if self.settings is not None:
             checkpoint[CHECKPOINT_KEY] = self.record.complete(self.settings, self.global_step).to_dict()
+        if self.run is not None:
+            checkpoint["run"] = self.run
         save_trained_batches(checkpoint, self.trainer.accumulate_grad_batches, self._buffers_at_step)
 
     def _check_strategy(self) -> None:

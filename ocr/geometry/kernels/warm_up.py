@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from itertools import product
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, SoftFileLock
 from numba import config, types
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -92,7 +92,7 @@ def _is_kept(entry: Entry) -> bool:
 def _one_process_at_a_time() -> Iterator[None]:
     """Ranks that start together compile once: the others wait, and load."""
     folder = ENTRIES[0][0]._cache.cache_path
-    if folder is None:
+    if folder is None or FileLock is SoftFileLock:  # A soft lock outlives a process that is killed.
         yield
         return
     lock = FileLock(os.path.join(folder, "compile.lock"))

@@ -35,7 +35,7 @@ NOT_DRAWN = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A rectangle of the upright page, which may reach beyond it."""
+    """A rectangle of the upright page, which can reach beyond it."""
 
     left: float
     top: float

@@ -33,7 +33,7 @@ SUSPECT_KINDS = (PAGE, DUPLICATE, SHIFTED, MERGED, MISSING, UNSUPPORTED)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Suspect:
-    """One label, place or page that may be wrong; outlines are on the page."""
+    """One label, place or page that might be wrong; outlines are on the page."""
 
     kind: str
     score: float
@@ -109,8 +109,8 @@ def _fit_scale(page: MatchedPage, labels: Polygons, scale: NDArray[np.float64]) 
         close = pairs.iou > 0.1
         if not close.any():
             break
-        theirs, ours = boxes[pairs.det[close]].reshape(-1, 2, 2), bounds[pairs.gt[close]].reshape(-1, 2, 2)
-        scale = (theirs * ours).sum(axis=(0, 1)) / np.maximum((ours**2).sum(axis=(0, 1)), 1e-6)
+        found, drawn = boxes[pairs.det[close]].reshape(-1, 2, 2), bounds[pairs.gt[close]].reshape(-1, 2, 2)
+        scale = (found * drawn).sum(axis=(0, 1)) / np.maximum((drawn**2).sum(axis=(0, 1)), 1e-6)
     return np.diag([*scale, 1.0])
 
 
@@ -299,7 +299,7 @@ GOOD_FIT = 0.6
 SAME_SIZE = 0.5
 """Share of a label's size that a box must have, and the other way round, to be the text that the label was drawn on."""
 REACH = 1.5
-"""How far a label may have been moved, in its heights, across the text; along it also by its length."""
+"""How far a label can have been moved, in its heights, across the text; along it also by its length."""
 MOVED = 0.15, 0.4
 """How far a label is from its text, in lengths along it and heights across it: up to the first it is careless, from the
 second on wrong. An IoU of 0.5 is 0.33."""
@@ -321,7 +321,7 @@ def find_suspects(given: PageInput, boxes: BoxesFromMap) -> list[Suspect]:
 def rank_suspects(suspects: Iterable[tuple[Place, Suspect]], labels: int) -> list[tuple[Place, Suspect]]:
     """Suspects of all pages, each with the place of its page, the most suspicious first.
 
-    A kind that many labels are suspected of is trusted less: the detector may know other units than these labels have.
+    A kind that many labels are suspected of is trusted less: the detector might know other units than the labels.
     """
     by_kind: dict[str, list[tuple[Place, Suspect]]] = defaultdict(list)
     for place, suspect in suspects:

@@ -80,6 +80,7 @@ def test_an_image_is_shown_with_its_boxes_and_nothing_overflows(browser, client,
     assert browser.evaluate(picture.format("aria-label")) == f"Page 1: {len(expected)} boxes"
     scores = browser.evaluate("[...document.querySelectorAll('#sheet text')].map(one => one.textContent)")
     assert [float(score) for score in scores] == pytest.approx(expected, abs=0.006)
+    assert browser.evaluate("document.querySelector('#sheet text').getBoundingClientRect().height") > 8
     assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth && innerWidth") == width
     assert browser.trouble == []
     assert {request.split("/")[2] for request in browser.requests if not request.startswith("data:")} == {
