@@ -108,7 +108,7 @@ def _culprit(
     for index, (points, flag, text) in enumerate(zip(outlines, ignore, texts, strict=True)):
         fault = fault_of(points)
         if fault is not None:
-            problem = f"points {shorten(points)} {fault}: `ocr doctor DATA --fix` writes a repaired copy"
+            problem = f"points {shorten(points)} {fault}: `glyphfeed doctor DATA --fix` writes a repaired copy"
             faults.append(AnnotationError(f"{name(index)}: {problem}", setting="points", value=points))
         elif type(text) not in _TEXTS:
             problem = f"transcription {shorten(text)} is not text: put it in quotes, or leave it out"
