@@ -330,7 +330,7 @@ class Advice:
         }
 
     def _repr_html_(self) -> str:
-        from html import escape as in_html
+        from markupsafe import escape as in_html
 
         page = in_html(render("advice.html", **self._content()))
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 50em; border: 0"></iframe>'

@@ -1,4 +1,4 @@
-"""`ocr advise`: run the configuration and every change of it for a few seconds, and say what would help."""
+"""`glyphfeed advise`: run the configuration and every change of it for a few seconds, and say what would help."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ from ocr.advisor.measure import (
     run_trials,
 )
 from ocr.advisor.tuned import apply_changes
-from ocr.checks import check_choice, check_flag
 from ocr.datasets.build import build_dataset
 from ocr.datasets.data_module import OCRDataModule
 from ocr.errors import ConfigError, GlyphFeedError
@@ -50,10 +49,8 @@ from ocr.pipeline.timing import stage_times
 from ocr.report.numbers import in_percent
 from ocr.system import has_ended, usable_cores
 
-SPLITS = ("train", "val", "test")
 OWN_SETTINGS = ("split", "step_ms", "stages", "all_rows", "compile", "alter", "verify", "apply", "html", "json")
-"""Those that `ocr train` does not have."""
-FLAGS = ("stages", "all_rows", "compile", "alter", "verify", "apply")
+"""Those that `glyphfeed train` does not have."""
 LIMIT = 52.0
 """Seconds for measuring; starting the command takes some more. Whole epochs and compilation come on top."""
 RESERVED = 10.0
@@ -78,12 +75,12 @@ Tried = dict[str, tuple[Change | None, Trial]]
 class Advisor:
     """The configuration, and what was measured of it."""
 
-    def __init__(self, config: DictConfig, show: Show, seconds: float | None = None) -> None:
-        """`seconds`: on the clock, per configuration."""
+    def __init__(self, config: DictConfig, show: Show, seconds: float | None = None, limit: float = LIMIT) -> None:
+        """`seconds`: on the clock, per configuration. `limit`: of all measurements."""
         self.seconds = SECONDS if seconds is None else seconds
         self.split, self.show, self.cores = str(config.split), show, usable_cores()
         self.config = remedies.for_measuring(config, self.split)
-        self._until = time.perf_counter() + LIMIT
+        self._until = time.perf_counter() + limit
         self.device = find_device(str(config.trainer.accelerator))
         self._datasets: dict[str, Any] = {}
         self.step: Step
@@ -125,7 +122,7 @@ class Advisor:
         with closing(iter(self.loader())) as running:  # type: ignore[type-var]
             sampled = [_copied(batch) for batch in islice(running, 2) if batch is not None]
         if not sampled:
-            raise ConfigError("the loader gives no batch. Find out why: ocr doctor DATA", setting="datasets")
+            raise ConfigError("the loader gives no batch. Find out why: glyphfeed doctor DATA", setting="datasets")
         few = {name: one[:2] for name, one in sampled[0].items()}
         model(few)
         seconds_of_two = model.seconds_per_pixel([few], 0.0) * float(few["images"][..., 0, :, :].numel())
@@ -390,7 +387,7 @@ def _resized(batch: dict[str, Any], change: Change, config: DictConfig) -> dict[
 def run(config: DictConfig, console: Console) -> Advice:
     """Measure, show, and write what the config asks for."""
     _check(config)
-    command = shlex.join(["ocr", "advise", *HydraConfig.get().overrides.task])
+    command = shlex.join(["glyphfeed", "advise", *HydraConfig.get().overrides.task])
     warm_up()
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
@@ -412,14 +409,6 @@ def run(config: DictConfig, console: Console) -> Advice:
 
 
 def _check(config: DictConfig) -> None:
-    check_choice("split", config.split, SPLITS)
-    for name in FLAGS:
-        check_flag(name, config[name])
-    step = config.step_ms
-    if step is not None and (isinstance(step, bool) or not isinstance(step, int | float) or step < 0):
-        raise ConfigError(
-            f"step_ms={step} must be a number of milliseconds >= 0, or null", setting="step_ms", value=step
-        )
     if config.json is not None and not str(config.json).endswith(".json"):
         raise ConfigError(f"json={config.json} must end with .json", setting="json", value=config.json)
 
@@ -431,7 +420,7 @@ def _apply(advice: Advice, console: Console, command: str) -> None:
     replaced = {word.partition("=")[0]: word for word in running.overrides.task if word.partition("=")[0] in changed}
 
     def composed(more: list[str]) -> DictConfig:
-        # As `ocr train` would, which finds what was written just now.
+        # As `glyphfeed train` would, which finds what was written just now.
         left_out = {*OWN_SETTINGS, *replaced, *(word.partition("=")[0] for word in more)}
         typed = [word for word in running.overrides.task if word.partition("=")[0] not in left_out]
         of_job = GlobalHydra.instance().hydra
@@ -478,7 +467,7 @@ def show_stages(config: DictConfig, console: Console) -> None:
 
 
 def main(job: Callable[[DictConfig, Console], object] = run, *overrides: str) -> None:
-    """`ocr advise`, or another job with its settings; these overrides come before those of the command line."""
+    """`glyphfeed advise`, or another job with its settings; these overrides come before those of the command line."""
     sys.argv[1:1] = overrides
     run_job("advise", lambda config, console: (job(config, console), 0)[1])
 

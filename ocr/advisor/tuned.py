@@ -52,7 +52,7 @@ def write_tuned(overrides: Sequence[str], group: str, base: str, command: str) -
         "defaults:",
         f"  - {base}".ljust(COMMENT_COLUMN) + f"# what was measured: {group}={base}",
         "  - _self_",
-        *(line.ljust(COMMENT_COLUMN) + "# found by ocr advise" for line in settings),
+        *(line.ljust(COMMENT_COLUMN) + "# found by glyphfeed advise" for line in settings),
     ]
     path = chosen_folder() / group / "tuned.yaml"
     with replacing(path) as stream:

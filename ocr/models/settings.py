@@ -91,7 +91,8 @@ class DetectorSettings:
         """From `to_dict` of this version, an older or a newer one; raises ConfigError if the format is newer."""
         if not isinstance(values, Mapping) or not isinstance(values.get("format"), int):
             raise ConfigError(
-                f"{source} has no settings of a detector. Rewrite it with `ocr train` or `ocr export`", path=path
+                f"{source} has no settings of a detector. Rewrite it with `glyphfeed train` or `glyphfeed export`",
+                path=path,
             )
         if values["format"] > FORMAT:
             raise ConfigError(
@@ -114,7 +115,7 @@ class DetectorSettings:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ConfigError(
-                f"{source} has settings that are not JSON ({error}). Rewrite it with `ocr export`",
+                f"{source} has settings that are not JSON ({error}). Rewrite it with `glyphfeed export`",
                 path=path,
             ) from error
         return cls.from_dict(values, source, path)
@@ -123,7 +124,7 @@ class DetectorSettings:
 def _as_part(value: object, part: str, source: str, path: str | os.PathLike[str] | None) -> Part:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise ConfigError(
-            f"{source}: {part}={value!r} must be a mapping of names to values. Rewrite it with `ocr export`",
+            f"{source}: {part}={value!r} must be a mapping of names to values. Rewrite it with `glyphfeed export`",
             setting=part,
             value=value,
             path=path,

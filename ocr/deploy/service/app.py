@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from http import HTTPStatus
-from importlib.resources import files
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,7 @@ from ocr.deploy.service.metrics import Metrics
 from ocr.deploy.service.requests import ClientGoneError, read_body, unless_gone
 from ocr.deploy.service.schema import BODY, RESPONSES
 from ocr.optional import require
+from ocr.report.page import render
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -121,7 +121,7 @@ def _add_the_rest(app: "FastAPI", service: Service) -> None:
     from fastapi.responses import HTMLResponse, JSONResponse, Response
 
     finder, metrics = service.finder, service.metrics
-    page = (files("ocr.deploy.service") / "page.html").read_text(encoding="utf-8")
+    page = render("service.html", title="GlyphFeed: find text", heading="Find text")
 
     @app.get("/info", summary="The model and the limits")
     async def info() -> dict[str, Any]:

@@ -1,31 +1,31 @@
-"""The command `ocr serve`."""
+"""The command `glyphfeed serve`."""
 
 from __future__ import annotations
 
 import signal
 import socket
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ocr.checks import POSITIVE, Range
 from ocr.errors import ConfigError
+from ocr.models.packaged import BUNDLED, named_detector
 
 EXAMPLES = (
-    "ocr serve exported/model.onnx",
-    "ocr serve best.ckpt --port 0 --threads 2",
-    "ocr serve exported --host 0.0.0.0 --max-pages 5 --max-requests 64",
+    "glyphfeed serve exported/model.onnx",
+    "glyphfeed serve best.ckpt --port 0 --threads 2",
+    "glyphfeed serve exported --host 0.0.0.0 --max-pages 5 --max-requests 64",
     "curl --data-binary @scan.jpg http://127.0.0.1:8000/detect",
 )
 
 
 def serve(
     model: Annotated[
-        Path | None,
-        typer.Argument(help="Checkpoint, or what `ocr export` wrote; default: the package's own detector."),
-    ] = None,
+        str,
+        typer.Argument(metavar="MODEL", help="A checkpoint, an exported folder, or glyphfeed: the bundled detector."),
+    ] = BUNDLED,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8000,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, or a name that the runtime knows.")] = "auto",
@@ -38,9 +38,11 @@ def serve(
     max_seconds: Annotated[float, typer.Option(help="For the upload (else 408), then for the answer (else 504).")] = 30,
     max_requests: Annotated[int, typer.Option(min=1, help="Most requests at once; else 429.")] = 16,
 ) -> None:
-    """Find text over HTTP: POST an image or a PDF to /detect, or open the address in a browser.
+    """Find text over HTTP, and in a browser.
 
-    Nothing is stored. There is no password: whoever reaches the address can use it.
+    POST an image or a PDF to /detect, or open the address. Nothing is stored.
+
+    There is no password: whoever reaches the address can use it.
     """
     from ocr.deploy.service.limits import Limits
 
@@ -59,7 +61,7 @@ def serve(
         from ocr.deploy.detector import Detector
         from ocr.deploy.service.app import build_app
 
-        detector = Detector.load(model, device=device, threads=threads, max_pixels=limits.pixels)
+        detector = Detector.load(named_detector(model), device=device, threads=threads, max_pixels=limits.pixels)
         app = build_app(detector, limits, batch_size, wait_ms / 1000)
         _run(app, listener, limits.seconds, f"{detector.info.format} {detector.info.precision}")
 
@@ -88,7 +90,7 @@ def _run(app: object, listener: socket.socket, grace_seconds: float, kind: str) 
     """Serve until SIGINT or SIGTERM; requests at work are finished first."""
     from ocr.optional import require
 
-    uvicorn = require("uvicorn", "ocr serve")
+    uvicorn = require("uvicorn", "glyphfeed serve")
     config = uvicorn.Config(
         app,
         log_level="warning",
