@@ -146,7 +146,7 @@ class Advisor:
     def advise(self, folder: Path, compiling: bool = False) -> Advice:
         """Measure the present configuration, then every change, for as long as there is time."""
         alone = self.trial()
-        run_trials({"the loader alone": alone}, self.show, 1, repeats=1)
+        run_trials({"the loader alone": alone}, self.show, 1, repeats=0)
         self._loader_seconds, per_pixel = alone.timing.seconds, 0.0
         stages = self.measure_stages()
         if self.config.step_ms is None:
@@ -160,6 +160,7 @@ class Advisor:
         if self.step_seconds <= TOO_LONG_STEP:
             rounds = 2 if self.step_seconds <= LONG_STEP else 1
             trials = {name: trial for name, (_, trial) in tried.items()}
+            trials[PRESENT].warm_as(alone)
             run_trials({PRESENT: trials[PRESENT]}, self.show, 1, repeats=0)
             run_trials(trials, self.show, rounds, until=self._until - RESERVED)
             present = tried[PRESENT][1].timing

@@ -77,6 +77,16 @@ def test_trials_take_turns():
     assert order == ["a", "b"] * 2
 
 
+def test_a_loader_is_warmed_up_once():
+    loader = Batches(6)
+    first, second = (Trial(loader, None, 0.0) for _ in range(2))
+    first.run_round()
+    passes = len(loader.epochs)
+    second.warm_as(first)
+    second.run_round()
+    assert (passes, len(loader.epochs)) == (2, 3)
+
+
 def test_nothing_starts_after_the_time_is_up():
     trial = Trial(Batches(2), None)
     run_trials({"late": trial}, str, until=time.perf_counter() - 1)
