@@ -244,7 +244,7 @@ def advise(context: typer.Context) -> None:
 
     Runs a configuration and changes of it for a few seconds each. Takes the KEY=VALUE of `glyphfeed train`, and
     step_ms=N (else the model is measured), split=val, stages=true, verify=true, apply=true (for data=tuned),
-    compile=true, all_rows=true, html=FILE, json=FILE.
+    compile=true, alter=true, all_rows=true, html=FILE, json=FILE.
     """
     _become("job", context.args, package="ocr.advisor")
 
