@@ -196,4 +196,5 @@ def _as_bytes(gray: NDArray[Any]) -> NDArray[np.uint8]:
         if gray.max() <= 1:
             return np.rint(gray.clip(0, 1) * 255).astype(np.uint8)
     whole = gray.astype(np.int64).clip(0)
-    return (whole >> max(0, int(whole.max()).bit_length() - 8)).astype(np.uint8)
+    highest: NDArray[np.uint8] = (whole >> max(0, int(whole.max()).bit_length() - 8)).astype(np.uint8)
+    return highest
