@@ -172,7 +172,7 @@ class PagePath:
     def _made(self, raw: Sample) -> Sample:
         return raw if self.source.is_ready else self.fixed_part(raw)
 
-    def _differs(self, index: int, value: memoryview) -> bool:
+    def _differs(self, index: int, value: bytes | memoryview) -> bool:
         """Whether the stages now make something else of a page; then nothing that is kept of these stages is used."""
         assert self.cache is not None
         try:
