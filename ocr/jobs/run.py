@@ -31,6 +31,7 @@ UNHELPFUL_WARNINGS = (  # Lightning's: they ask for more workers than there are 
     "smaller than the logging interval",
     "on_after_batch_transfer",
     "treespec, LeafSpec",
+    "exists and is not empty",
 )
 
 

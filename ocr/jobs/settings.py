@@ -223,7 +223,6 @@ class Converting(Training):
     ready: bool
     overwrite: bool
     verify: bool
-    deep: bool
     executor: Executor
     workers: Positive | None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -44,7 +44,7 @@ SHOWN = {
     "precision": "precision",
     "recall": "recall",
     "hmean": "H-mean",
-    "hmean_70": "at 0.7",
+    "hmean_70": "H-mean at IoU 0.7",
     CLEVAL: "CLEval",
 }
 Scores = Mapping[str, float]
@@ -82,7 +82,8 @@ def tune(config: DictConfig, console: Console) -> dict[str, float]:
         ]
         full = partial(score, pages=pages, threads=threads, with_cleval=True)
         (best, boxes), refused = choose((own, own_boxes), scored, full)
-    _show(console, len(pages), {"now": (own_boxes, own), "best": (boxes, best)})
+    found = {} if boxes is own_boxes else {"best": (boxes, best)}
+    _show(console, len(pages), {"now": (own_boxes, own), **found})
     if refused:
         console.print(
             f"{refused} combinations with a higher H-mean lower CLEval by more than {MOST_LOST}: refused",
@@ -192,12 +193,15 @@ def _rank(scores: Scores) -> float:
     return scores["hmean"] + scores["hmean_70"]
 
 
-def _show(console: Console, pages: int, rows: Mapping[str, tuple[BoxesFromMap, Scores]]) -> None:
-    table = Table(title=f"{pages} validation pages", title_justify="left")
-    table.add_column("boxes")
-    for name in (*NAMES, *SHOWN.values()):
+def _show(console: Console, pages: int, columns: Mapping[str, tuple[BoxesFromMap, Scores]]) -> None:
+    table = Table(title=f"boxes, scored on {pages} validation pages", title_justify="left")
+    table.add_column("")
+    for name in columns:
         table.add_column(name, justify="right")
-    for row, (boxes, scores) in rows.items():
-        settings = (getattr(boxes, field.name) for field in fields(boxes) if field.name in NAMES)
-        table.add_row(row, *map(str, settings), *(f"{scores[name]:.4f}" for name in SHOWN))
+    for name in NAMES:
+        table.add_row(
+            name, *(str(getattr(boxes, name)) for boxes, _ in columns.values()), end_section=name == NAMES[-1]
+        )
+    for name, shown in SHOWN.items():
+        table.add_row(shown, *(f"{scores[name]:.4f}" for _, scores in columns.values()))
     console.print(table)
