@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from PIL import Image
 
-from ocr.errors import AnnotationError
+from ocr.errors import AnnotationError, ConfigError
 
 IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".jp2")
 _ORIENTATION = 0x0112
@@ -71,10 +71,12 @@ class ImageNames:
     def size_of(self, name: str, where: str) -> tuple[int, int]:
         """Width and height of an upright image, for formats whose coordinates are shares of it."""
         if self._folder is None:
-            raise AnnotationError(
-                f"{where}: its coordinates are not pixels, and become some by the size of the image: set image_path to "
-                "the folder of the images",
+            # Not an error of this file, which would be repeated for every other one.
+            raise ConfigError(
+                f"{where}: the coordinates are relative to the size of the image. Set image_path to the folder of the "
+                "images",
                 setting="image_path",
+                path=where,
             )
         file = self._folder / name
         try:
@@ -85,8 +87,8 @@ class ImageNames:
                 return (image.height, image.width) if is_stored else (image.width, image.height)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise AnnotationError(
-                f"{where}: {file} cannot be read, and its coordinates are shares of its size: set image_path to the "
-                "folder of the images, or remove the file",
+                f"{where}: {file} cannot be read, and the coordinates are relative to its size. Set image_path to the "
+                "folder of the images, or remove the annotation",
                 setting="image_path",
                 value=name,
                 path=file,

@@ -158,7 +158,8 @@ def write_data_file(export: Export) -> tuple[Path, str]:
         export.notes.append("yolo cannot leave regions out: ignored words are written as the class ignore")
     if is_beside:
         split = "/".join(parts[at + 1 :])
-        known |= {"path": ".", split or "train": "/".join(("images", *parts[at + 1 :]))}
+        # Without `path`, ultralytics starts from the folder of this file; "." would be the working directory.
+        known[split or "train"] = "/".join(("images", *parts[at + 1 :]))
     else:
         export.notes.append("ultralytics looks for labels/<split>/ next to images/<split>/: write there to train on it")
     known |= {"nc": len(names)} if "nc" in known else {}

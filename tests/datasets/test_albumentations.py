@@ -458,13 +458,6 @@ def test_a_transform_that_was_used_has_the_digest_it_had() -> None:
     assert stages_digest(fixed) == before
 
 
-def test_each_transform_is_a_stage_on_the_clock():
-    stage = RandomAlbumentations((A.Blur(p=1), A.OneOf([A.Rotate(p=1)], p=1)))
-    with stage_times() as times:
-        run([stage], noise_page(), np.random.default_rng(0))
-    assert {"Blur", "Rotate"} <= times.seconds.keys()
-
-
 def test_a_word_below_the_width_of_a_tall_page_holds_a_crop_around_boxes() -> None:
     image = np.zeros((400, 60, 3), dtype=np.uint8)
     low = np.array([[5, 300], [50, 300], [50, 320], [5, 320]], np.float32)
@@ -475,3 +468,10 @@ def test_a_word_below_the_width_of_a_tall_page_holds_a_crop_around_boxes() -> No
         (word,) = moved.polygons
         assert word.min() > -0.5
         assert (word < np.array([moved.width, moved.height]) + 0.5).all()
+
+
+def test_each_transform_is_a_stage_on_the_clock():
+    stage = RandomAlbumentations((A.Blur(p=1), A.OneOf([A.Rotate(p=1)], p=1)))
+    with stage_times() as times:
+        run([stage], noise_page(), np.random.default_rng(0))
+    assert {"Blur", "Rotate"} <= times.seconds.keys()

@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 from rejection import rejects
 
-from ocr.errors import AnnotationError
+from ocr.errors import AnnotationError, ConfigError
 from ocr.formats import Page, read_annotations
 
 # Of a newspaper in METS/ALTO: version 2, tenths of a millimetre, hyphenated words, a block that nobody read.
@@ -69,7 +69,7 @@ def test_units_other_than_pixels_are_scaled_to_the_image_that_is_found_by_the_na
         ("Buch", "de", False), ("druk", "de", False), (None, None, True)
     ]  # fmt: skip
     assert read_annotations(file.parent, image_path=images).pages == found.pages
-    with rejects(AnnotationError, setting="image_path", path=file):
+    with rejects(ConfigError, setting="image_path", path=file):
         read_annotations(file)
 
 
