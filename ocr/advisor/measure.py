@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import torch
 from omegaconf import DictConfig
 
