@@ -17,13 +17,13 @@ from ocr.errors import DataError
 from ocr.jobs.run import quoted_override
 from ocr.models.packaged import packaged_detector
 
-OCR = [sys.executable, "-m", "ocr.cli"]
+PROGRAM = [sys.executable, "-m", "ocr.cli"]
 
 
-def ocr(command: str, *words: str, quiet: bool = False) -> None:
+def glyphfeed(command: str, *words: str, quiet: bool = False) -> None:
     """`ocr COMMAND WORDS...`."""
-    if status := subprocess.run([*OCR, command, *words], stdout=subprocess.DEVNULL if quiet else None).returncode:
-        raise DataError(f"ocr {command} ended with status {status}; its error is above", value=list(words))
+    if status := subprocess.run([*PROGRAM, command, *words], stdout=subprocess.DEVNULL if quiet else None).returncode:
+        raise DataError(f"glyphfeed {command} ended with status {status}; its error is above", value=list(words))
 
 
 def of_pages(split: str, images: Path, annotation: Path) -> list[str]:
@@ -33,35 +33,34 @@ def of_pages(split: str, images: Path, annotation: Path) -> list[str]:
 
 
 def inspect(weights: str | Path, images: Path, annotation: Path, *settings: str) -> dict[str, Any]:
-    """What `ocr inspect` writes about a detector on these pages."""
+    """What `glyphfeed inspect` writes about a detector on these pages."""
     with tempfile.TemporaryDirectory(prefix="glyphfeed-inspect-") as out:
         places = [f"out={out}", f"hydra.run.dir={out}", f"cache.folder={out}/cache", "atlas=false"]
         chosen = [quoted_override("weights", str(weights)), *of_pages("test", images, annotation)]
-        ocr("inspect", *chosen, *places, *settings, quiet=True)
+        glyphfeed("inspect", *chosen, *places, *settings, quiet=True)
         found: dict[str, Any] = json.loads((Path(out) / "inspection.json").read_text(encoding="utf-8"))
     return found
 
 
 def exported(data: Data, weights: Path | str, to: str, precision: str) -> Path:
-    """What `ocr export` writes, written now if it is not there or older than the weights."""
+    """What `glyphfeed export` writes, written now if it is not there or older than the weights."""
     name = "glyphfeed" if str(weights) == str(packaged_detector()) else "fine-tuned"
     out = data.runs / "exported" / f"{name}-{to}-{precision}"
     if not out.is_dir() or out.stat().st_mtime < Path(weights).stat().st_mtime:
-        places = {"checkpoint_path": str(weights), "dataset_base_path": str(data.receipts.resolve()), "out": str(out)}
-        chosen = [quoted_override(key, value) for key, value in places.items()]
-        ocr("export", *chosen, f"format={to}", f"precision={precision}", quiet=True)
+        places = ["--data", str(data.receipts.resolve()), "--out", str(out)]
+        glyphfeed("export", str(weights), "--to", to, "--precision", precision, *places, quiet=True)
     return out
 
 
 @contextmanager
 def served(*words: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    """Port and process of `ocr serve`, which ends with the block."""
-    with subprocess.Popen([*OCR, "serve", *words, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+    """Port and process of `glyphfeed serve`, which ends with the block."""
+    with subprocess.Popen([*PROGRAM, "serve", *words, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             found = re.search(r":(\d+) ", process.stdout.readline())
             if found is None:
-                raise DataError("ocr serve did not start; its error is above", value=words)
+                raise DataError("glyphfeed serve did not start; its error is above", value=words)
             yield int(found[1]), process
         finally:
             process.terminate()

@@ -54,7 +54,7 @@ def peak_bytes() -> int:
 
 
 def open_detector(path: str, cores: int) -> tuple[Find, list[str]]:
-    """A checkpoint or what `ocr export` wrote, and the files that it is made of."""
+    """A checkpoint or what `glyphfeed export` wrote, and the files that it is made of."""
     from ocr import Detector
 
     detector = Detector.load(path, device="cpu", threads=cores)

@@ -1,8 +1,10 @@
-"""What `make docs` does besides MkDocs: pages from the files of the repository's root, and links that fit the site."""
+"""What `make docs` adds to MkDocs: pages made from the repository and from the program, and links that fit the site."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -13,10 +15,40 @@ LINK = re.compile(r"(!?)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """README and CHANGELOG are written once, for the repository and for the site."""
-    for page, source in FROM_ROOT.items():
-        files.append(File.generated(config, page, content=(ROOT / source).read_text()))
+    """README and CHANGELOG are written once, for repository and site; the reference is what the program says."""
+    made = {page: (ROOT / source).read_text() for page, source in FROM_ROOT.items()}
+    made |= {"reference/commands.md": "\n".join(commands()), "reference/settings.md": "\n".join(settings())}
+    for page, content in made.items():
+        files.append(File.generated(config, page, content=content))
     return files
+
+
+def commands() -> Iterator[str]:
+    """Every command with what `--help` says of it."""
+    from ocr.cli import app
+
+    yield "# Commands\n"
+    program = typer.main.get_command(app)
+    for name, command in program.commands.items():  # type: ignore[attr-defined]
+        parts = getattr(command, "commands", None)
+        for words, each in [(name, command)] if parts is None else [(f"{name} {part}", parts[part]) for part in parts]:
+            context = typer.Context(each, info_name=f"glyphfeed {words}")
+            examples = [line for line in (each.epilog or "").split("\n\n") if line.startswith(("glyphfeed", "find"))]
+            yield f"## {words}\n\n{each.help}\n"
+            yield "\n".join(f"    {line}" for line in examples) + "\n"
+            rows = [parameter.get_help_record(context) for parameter in each.params]
+            if any(rows):
+                yield "| option | |\n|---|---|"
+                yield from (f"| `{row[0]}` | {row[1]} |".replace("\n", " ") for row in rows if row)
+            yield ""
+
+
+def settings() -> Iterator[str]:
+    """The configs of training, which have a comment per key."""
+    configs = ROOT / "ocr/configs"
+    yield "# Settings\n\nThe files from which `train`, `test`, `inspect` and `advise` compose their settings.\n"
+    for file in sorted(configs.rglob("*.yaml"), key=lambda file: (len(file.parts), file)):
+        yield f"## {file.relative_to(configs).with_suffix('')}\n\n```yaml\n{file.read_text()}```\n"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

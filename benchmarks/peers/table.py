@@ -339,7 +339,7 @@ def draw(result: Result, target: Path) -> None:
         axes.legend(loc="lower right")
 
 
-@benchmark("peers", table="peers#peers", rounds=5, pictures={"pictures/peers_speed.png": draw})
+@benchmark("peers", table="results#peers", rounds=5, pictures={"pictures/peers_speed.png": draw})
 def peers(data: Data) -> Iterator[Row | str]:
     """Twelve loaders and GlyphFeed: speed, cost, and what happens to resume, kill -9 and an edit."""
     names = data.setting("peers", ",".join(PEERS)).split(",")

@@ -42,7 +42,8 @@ LIBRARIES = ("albumentations", "hypothesis", "lightning.pytorch", "numba", "pyte
 """Imported once, before all forks: `import torch` costs more than most tests. None of them imports `ocr`."""
 TEST_SECONDS, START_SECONDS, COMPILE_SECONDS, SLOWER = 60, 30, 90, 4
 """Of the tests of a mutant, as recorded; of CPU time besides; and the factor beyond which the mutant never ends."""
-WALL_SECONDS = 1800
+WALL_SECONDS = 300
+"""Tests that wait for each other for longer never end; times the load."""
 
 # -- mutants
 
@@ -252,7 +253,7 @@ def try_one(mutant: Mutant, tests: Sequence[str], tree: Path, limit: float) -> s
         if (child := os.fork()) == 0:
             os.setsid()
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit),) * 2)
-            signal.alarm(WALL_SECONDS)
+            signal.alarm(int(WALL_SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))))
             status = 1
             with contextlib.suppress(BaseException):
                 status = int(run_tests(tests, tree, log))

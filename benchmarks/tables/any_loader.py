@@ -178,7 +178,7 @@ PIPELINES = {
 }
 
 
-@benchmark("any-loader", table="advisor#any-loader", pages=(), rounds=1)
+@benchmark("any-loader", table="results#any-loader", pages=(), rounds=1)
 def any_loader(data: Data) -> Iterator[Row | str]:
     """`advise(loader, step)` for pipelines of public packages; `--set any_loader.images=192` changes their length."""
     count, chosen = int(data.setting("any_loader.images", "192")), data.setting("any_loader.only", "").split(",")

@@ -1,44 +1,10 @@
-"""Tables that are computed from others: the overview of the README, and what nodes need by what a page takes."""
+"""Tables that are computed from others: what nodes need by what a page takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from benchmarks.harness import Data, Figure, Place, Result, Row, benchmark, rows_by_name
-from ocr.errors import DataError
-
-
-class Shown(NamedTuple):
-    """A row of the overview: one cell of a benchmark."""
-
-    name: str
-    benchmark: str
-    row: str
-    column: str
-    against: str = ""
-
-
-SHORT = (
-    Shown("H-mean of the bundled detector, lines of receipts", "scored", "lines of receipts, IoU 0.5", "H-mean"),
-    Shown("H-mean of the bundled detector, words of forms", "scored", "words of forms, IoU 0.5", "H-mean"),
-    Shown("a page without a cache, one thread", "path", "a cold page", "GlyphFeed", "Pillow, Albumentations, NumPy"),
-    Shown("the target maps of a page", "path", "its maps", "GlyphFeed", "NumPy"),
-    Shown("kept per page", "epochs", "kept per page", "GlyphFeed"),
-    Shown("pages in their own shape, training", "shapes", "defaults: pages in their own shape", "training", "squares"),
-)
-
-
-@benchmark("in-short", table="README#in-short", pages=(), uses=tuple(dict.fromkeys(one.benchmark for one in SHORT)))
-def in_short(data: Data) -> Iterator[Row]:
-    """The bundled detector's scores and what a page takes."""
-    for one in SHORT:
-        result = Result.read(data.kept / f"{one.benchmark}.json")
-        row = rows_by_name(result.rows).get(one.row)
-        if row is None or one.column not in row.cells:
-            raise DataError(f"{one.benchmark} has no row {one.row!r} with {one.column!r}", value=one.row)
-        yield Row(one.name, {"command": f"`{result.command}`", "against": one.against, "figure": row.cells[one.column]})
-
+from benchmarks.harness import Data, Figure, Place, Row, benchmark, rows_by_name
 
 STEP_SECONDS, STEP_PAGES = 0.06, 16
 """A step of the GPU that the arithmetic is about."""
@@ -46,16 +12,13 @@ GPUS, CORES = 8, 16
 """Of a node."""
 SHARDS = ("raw shards", "ready shards")
 TRAINING, VALIDATION = "training, cache warm", "validation, cache warm"
-SETS = ((1, 1), (10, 1), (10, 8), (100, 64), (1000, 64))
-"""Millions of pages, and nodes."""
 
 
 @benchmark(
     "scaling",
     table=[
-        Place("scaling#page", caption="A page"),
-        Place("scaling#node", caption="A GPU"),
-        Place("scaling#sets", caption="A set"),
+        Place("scale#page", caption="A page"),
+        Place("scale#node", caption="A GPU"),
     ],
     pages=(),
     uses=("shards", "epochs", "scale"),
@@ -103,17 +66,3 @@ def scaling(data: Data) -> Iterator[Row]:
             "storage per million pages": f"{megabytes[stored]:.2f} TB",
         }
         yield Row(name, cells, "A GPU")
-    for millions, nodes in SETS:
-        cells = {
-            "raw bytes": f"{millions * raw:.3g} TB",
-            "nodes": str(nodes),
-            "an epoch": f"{millions * 1e6 / nodes / consumed / GPUS / 60:.0f} min",
-            "pages per node and epoch": f"{millions / nodes:.3g} M",
-            "cache of all pages": f"{millions * cache:,.2f} TB",
-        }
-        needed = GPUS * consumed / speed["folder"]
-        yield Row(
-            f"{millions:,} M pages",
-            cells,
-            f"A set; {needed:.1f} of {CORES} cores load uncached what {GPUS} GPUs consume",
-        )

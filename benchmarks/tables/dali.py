@@ -24,7 +24,7 @@ MEAN = {"off": 0.2, "auto": 1.5}
 """By how much validation pages differ at most on average."""
 
 
-@benchmark("dali", table=[Place("results#dali", r"^(ref|def|DALI)"), Place("dali#pixels", caption=PIXELS)], rounds=4)
+@benchmark("dali", table=[Place("scale#dali", r"^(ref|def|DALI)"), Place("scale#pixels", caption=PIXELS)], rounds=4)
 def dali(data: Data) -> Iterator[Row]:
     """Epochs with DALI, the default loader and the plain pipeline; and how far DALI's pixels are from ours."""
     device = "gpu" if torch.cuda.is_available() else "cpu"

@@ -32,12 +32,11 @@ RAPIDOCR = "rapidocr"
 FORMATS = {
     "onnx": ("fp16", "fp32", "int8"),
     "openvino": ("bf16", "fp16", "fp32", "int8"),
-    "torch_export": ("fp32",),
     "torchscript": ("fp32",),
 }
 FINE_TUNED = (("onnx", "int8"), ("openvino", "int8"))
 LOSS = 0.002
-"""Of the H-mean that an export can have at most, as `ocr export` allows."""
+"""Of the H-mean that an export can have at most, as `glyphfeed export` allows."""
 
 
 @dataclass

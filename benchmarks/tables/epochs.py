@@ -85,7 +85,7 @@ MEASURES = {
 
 @benchmark(
     "epochs",
-    table=["results#epochs", Place("README#epochs", "^(v|t|w)", (PLAIN, HERE, FASTER)), Place("preprocessing#epochs")],
+    table=["results#epochs", Place("README#epochs", "^(v|t|w)", (PLAIN, HERE, FASTER))],
     rounds=5,
 )
 def epochs(data: Data) -> Iterator[Row | str]:

@@ -235,7 +235,7 @@ def shapes(data: Data) -> Iterator[Row | str]:
 
 
 def compose(data: Data, overrides: list[str], folder: str) -> DictConfig:
-    """The settings of `ocr train`."""
+    """The settings of `glyphfeed train`."""
     given = [f"dataset_base_path={data.receipts}", f"cache.folder={folder}", "model=lite", "transforms.size=640"]
     batches = [f"dataloaders.{split}_dataloader.batch_size=8" for split in ("train", "val")]
     return compose_training([*given, *batches, *overrides])

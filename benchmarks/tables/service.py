@@ -1,4 +1,4 @@
-"""`ocr serve` under load on loopback: many clients at once, some of them hostile; answers, p50, p99 and memory."""
+"""`glyphfeed serve` under load on loopback: many clients at once, some hostile; answers, p50, p99 and memory."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ def bomb() -> bytes:
     return stream.getvalue()
 
 
-@benchmark("service", table="serve#service", threads=None, rounds=1)
+@benchmark("service", table="deploy#service", threads=None, rounds=1)
 def service(data: Data) -> Iterator[Row]:
-    """`ocr serve` under load; `--set service.clients=64`, `service.seconds=60` and `service.model=FILE` change it."""
+    """`glyphfeed serve` under load; `--set service.clients=64`, `service.seconds=60`, `service.model=FILE`."""
     clients, seconds = int(data.setting("service.clients", "64")), float(data.setting("service.seconds", "60"))
     files = sorted(path for path in (data.receipts / "images/val").iterdir() if path.suffix.lower() in IMAGE_EXTENSIONS)
     model = data.setting("service.model", "") or exported(data, packaged_detector(), "openvino", "int8")

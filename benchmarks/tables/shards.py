@@ -43,7 +43,7 @@ GOALS = (
 """A contender, what it is compared with, and how many times as fast it should be."""
 
 
-@benchmark("shards", table=Place("results#shards", caption="Epochs"), rounds=9)
+@benchmark("shards", table=Place("scale#shards", caption="Epochs"), rounds=9)
 def shards(data: Data) -> Iterator[Row]:
     """Epochs from shards, against the folder and `webdataset`."""
     dataset = pages(data.receipts)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
-from benchmarks.commands import inspect, ocr, of_pages
+from benchmarks.commands import glyphfeed, inspect, of_pages
 from benchmarks.harness import Cell, Data, Figure, Place, Row, Target, benchmark, figure
 from benchmarks.loaders import split_paths
 from ocr import Detector
@@ -47,7 +47,7 @@ RESAMPLED, GOOD = 2000, 0.9
 
 
 def inspect_split(folder: Path, split: str, *settings: str) -> dict[str, Any]:
-    """What `ocr inspect` writes about the bundled detector on a split."""
+    """What `glyphfeed inspect` writes about the bundled detector on a split."""
     return inspect("glyphfeed", *split_paths(folder, split), *settings)
 
 
@@ -70,7 +70,7 @@ def scored(data: Data) -> Iterator[Row]:
             yield Row(f"{unit}, {name}", {"pages": pages, "labels": labels, **cells})
 
 
-@benchmark("causes", table="inspect#causes", threads=None)
+@benchmark("causes", table="errors#causes", threads=None)
 def causes(data: Data) -> Iterator[Row | str]:
     """Errors of the bundled detector on training pages: their causes, and points of H-mean if they were fixed."""
     found = inspect_split(data.receipts, "train")
@@ -127,7 +127,7 @@ def train(
     splits = [*of_pages("train", pages / "images/train", out / "train.json"), *of_pages("val", *scored_by)]
     folder = [quoted_override(key, str(out / "run")) for key in ("hydra.run.dir", "output_dir")]
     quiet = [f"callbacks.{name}=null" for name in ("best", "early_stopping", "drawings")]
-    ocr("train", f"dataset_base_path={pages.resolve()}", *splits, *settings, f"seed={seed}", *folder, *quiet)
+    glyphfeed("train", f"dataset_base_path={pages.resolve()}", *splits, *settings, f"seed={seed}", *folder, *quiet)
     inspected = inspect(checkpoint(out), *scored_by)
     by_name = sorted(inspected["pages"], key=lambda page: page["page"])
     result = {
@@ -170,7 +170,7 @@ SETS = {"receipts": ("receipts", None, 0.95), "receipts-50": ("receipts", 50, 0.
 
 @benchmark("trained", table="results#trained", threads=None, pages=("receipts", "forms"))
 def trained(data: Data) -> Iterator[Row]:
-    """`ocr train experiment=finetune`: a seed per round, each scored once on val; `--set trained.sets=receipts`."""
+    """`glyphfeed train experiment=finetune`: a seed per round, scored once on val; `--set trained.sets=receipts`."""
     for name in data.setting("trained.sets", ",".join(SETS)).split(","):
         pages, count, least = SETS[name]
         settings = ["experiment=finetune", *(one for one in data.settings if not one.startswith("trained."))]

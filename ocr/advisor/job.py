@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import cycle, islice
@@ -63,6 +64,8 @@ SMALL_SHARE = 0.2
 """A loader that takes less than this share of the steps is measured alone."""
 NO_SHARE = 0.04
 """Changes of a loader that takes less than this share of the steps cannot be worth it."""
+MIN_STEPS = 3
+"""Of the present model and of a changed one, in turns."""
 CONFIRMED = 2
 """More rounds of the present configuration and of what seems best; of at most so many changes."""
 PREFIX = "advise-"
@@ -124,7 +127,7 @@ class Advisor:
         few = {name: one[:2] for name, one in sampled[0].items()}
         model(few)
         seconds_of_two = model.seconds_per_pixel([few], 0.0) * float(few["images"][..., 0, :, :].numel())
-        pages = max(2, int(1.5 * self.seconds / max(seconds_of_two, 1e-6)))
+        pages = max(2, int(self.seconds / 2 / max(seconds_of_two, 1e-6)))  # A quarter of the time for a step.
         return [{name: one[:pages] for name, one in batch.items()} for batch in sampled]
 
     def measure_stages(self) -> dict[str, float]:
@@ -158,6 +161,7 @@ class Advisor:
         if self.step_seconds <= TOO_LONG_STEP:
             rounds = 2 if self.step_seconds <= LONG_STEP else 1
             trials = {name: trial for name, (_, trial) in tried.items()}
+            run_trials({PRESENT: trials[PRESENT]}, self.show, 1, repeats=0)
             run_trials(trials, self.show, rounds, until=self._until - RESERVED)
             present = tried[PRESENT][1].timing
             seconds, wait = present.seconds, present.wait_share
@@ -313,19 +317,21 @@ class Advisor:
                     began = time.perf_counter()
                     step(batch)
                     spent.append((time.perf_counter() - began) / len(batch["images"]))
-            if time.perf_counter() > ended:
+            if len(then) >= MIN_STEPS and time.perf_counter() > ended:
                 return min(then) / min(present)
         raise AssertionError("there is always a batch")
 
     def _add_computed(self, advice: Advice, alone: Timing) -> None:
         """What cannot be run here."""
         if advice.bottleneck == "loader":
-            seconds = max(alone.seconds / 2, self._steps)
             change = Change("twice the cores", (), f"only {self.cores} cores", "")
-            advice.rows.append(Row(change, seconds, advice.seconds / seconds, "computed"))
+            seconds = max(alone.seconds / 2, self._steps)
         elif self._shares_cores:
-            change = Change("a GPU, at most", (), "the model is on the CPU", "")
-            advice.rows.append(Row(change, alone.seconds, advice.seconds / alone.seconds, "computed"))
+            change, seconds = Change("a GPU, at most", (), "the model is on the CPU", ""), alone.seconds
+        else:
+            return
+        if seconds < advice.seconds:
+            advice.rows.append(Row(change, seconds, advice.seconds / seconds, "computed"))
 
     def verify(self, advice: Advice, folder: Path) -> None:
         """A whole epoch of the present configuration and of the best change, after one that is not counted."""
@@ -385,6 +391,8 @@ def run(config: DictConfig, console: Console) -> Advice:
     command = shlex.join(["glyphfeed", "advise", *HydraConfig.get().overrides.task])
     warm_up()
     with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message=".*worker processes in total")  # That is what is tried.
         show = stack.enter_context(progress(console, LIMIT))
         folder = stack.enter_context(_temporary_folder(config))
         advisor = Advisor(config, show)

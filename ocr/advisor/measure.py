@@ -255,7 +255,15 @@ class Trial:
         self.timing.filling, self._most = filling, filling.done
 
     def run_round(self) -> None:
-        """Passes for half of the seconds, at least one."""
+        """Passes for half of the seconds, at least one; what is wrong is kept if the trial can fail."""
+        if self.timing.filling is None:
+            try:
+                self.warm_up()
+            except Exception as error:  # Workers that cannot start, items that do not pickle, code of others.
+                if not self.may_fail:
+                    raise
+                self.error = first_sentence(error)
+                return
         others, began = OtherPrograms(), time.perf_counter()
         passes: list[Pass] = []
         while not passes or time.perf_counter() - began < self.seconds / 2:
@@ -283,26 +291,16 @@ def run_trials(
     repeats: int | None = None,
     until: float = float("inf"),
 ) -> None:
-    """Warm up each trial, then all of them in turns: what changes on the machine meanwhile hits each of them.
+    """Run each trial after it was warmed up, then again in turns: what changes on the machine hits each of them.
 
     After the moment `until` nothing is started any more. On a busy machine all trials have more rounds. What is wrong
     with a trial that can fail is kept in its `error`.
     """
-    for name, trial in trials.items():
-        if time.perf_counter() < until and trial.timing.filling is None:
-            show(name)
-            try:
-                trial.warm_up()
-            except Exception as error:  # Workers that cannot start, items that do not pickle, code of others.
-                if not trial.may_fail:
-                    raise
-                trial.error = first_sentence(error)
-    warm = {name: trial for name, trial in trials.items() if trial.timing.filling is not None}
     for turn in range(rounds + (REPEATS if repeats is None else repeats)):
-        if turn >= rounds and not any(trial.timing.is_noisy for trial in warm.values()):
+        if turn >= rounds and not any(trial.timing.is_noisy for trial in trials.values() if trial.timing.rounds):
             return
-        for name, trial in warm.items():
-            if time.perf_counter() < until:
+        for name, trial in trials.items():
+            if time.perf_counter() < until and not trial.error:
                 show(name)
                 trial.run_round()
 

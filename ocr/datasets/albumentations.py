@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, ClassVar
@@ -23,6 +23,7 @@ from ocr.optional import require
 from ocr.pipeline.prefix import POSITIONS, Letterbox
 from ocr.pipeline.sample import PageView, Sample
 from ocr.pipeline.stage import FixedStage, RandomStage, Stage
+from ocr.pipeline.timing import timed
 
 PURPOSE = "A transform of another library in the list"
 CONDITIONAL = "ConditionalNormalize"
@@ -165,6 +166,7 @@ class _Composed:
             albumentations = require("albumentations", PURPOSE)
             copies = copy.deepcopy(list(self.transforms))
             for member in _members(copies):
+                member.apply_with_params = _timed(member)
                 if plain_border and hasattr(member, "border_mode"):
                     member.border_mode = cv2.BORDER_CONSTANT
             points = albumentations.KeypointParams(format="xy", remove_invisible=False)
@@ -206,6 +208,17 @@ class RandomAlbumentations(_Composed, RandomStage):
 
     def apply(self, sample: Sample, parameters: int) -> Sample:
         return self._transform(sample, parameters)
+
+
+def _timed(member: Any) -> Callable[..., Any]:
+    """What a transform does to its inputs, as a stage of its own for `ocr.pipeline.timing`."""
+    apply, name = member.apply_with_params, type(member).__name__
+
+    def run(*given: Any, **named: Any) -> Any:
+        with timed(name):
+            return apply(*given, **named)
+
+    return run
 
 
 def _members(transforms: Sequence[Any]) -> Iterator[Any]:

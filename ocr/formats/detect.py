@@ -194,7 +194,7 @@ def detect_json(root: Any, where: str) -> str:
         looks = "the JSON is in no known format" if foreign is None else f"this looks like {foreign}, which is not read"
     raise AnnotationError(
         f'{where}: {looks}: it holds {held}; native is {{"images": {{...}}}}: set annotation_format to its format if '
-        f"that is one of {', '.join(known)}, or convert it (docs/formats.md shows them)",
+        f"that is one of {', '.join(known)}, or convert it (docs/data.md shows them)",
         value=found or foreign or held,
         path=where,
     )

@@ -27,8 +27,13 @@ MAX_ELSEWHERE = 3
 def compose_training(overrides: Sequence[str]) -> DictConfig:
     """The config that `glyphfeed train` has with these overrides, for another command."""
     with own_configs_first(), explained_errors(), initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        config = compose("train", list(overrides))
+        config = compose("train", without_null_groups(overrides))
         return settle(complete(config, "train", overrides, Console(quiet=True)))
+
+
+def without_null_groups(overrides: Sequence[str]) -> list[str]:
+    """The overrides, with `logger=null` as Hydra writes it: it refuses null for a group with a list of choices."""
+    return [f"{word[:-4]}[]" if word in ("logger=null", "experiment=null") else word for word in overrides]
 
 
 def complete(config: DictConfig, name: str, overrides: Sequence[str], console: Console) -> DictConfig:

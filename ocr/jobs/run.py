@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from ocr.exit_status import one_line_errors
-from ocr.jobs.compose import complete, explained_errors, own_configs_first
+from ocr.jobs.compose import complete, explained_errors, own_configs_first, without_null_groups
 from ocr.jobs.config_folders import CONFIGS, choose_config_dir
 from ocr.jobs.recipe import settle
 from ocr.jobs.settings import JOBS, check_settings
@@ -57,6 +57,7 @@ def run_job(name: str, job: Job, when_interrupted: str = "interrupted") -> None:
     try:
         with one_line_errors(when_interrupted), own_configs_first(), explained_errors():
             _take_config_dir()
+            sys.argv[1:] = without_null_groups(sys.argv[1:])
             if name == "train":
                 _continue_in_folder()
             hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=name)(run)()

@@ -125,10 +125,10 @@ def build_module(config: DictConfig) -> OCRPLModule:
 
 def build_trainer(config: DictConfig, training: bool = True) -> lightning.Trainer:
     """Lightning's trainer with the callbacks and loggers of the config; without them if nothing is trained."""
-    names = config.callbacks if training else ["progress"]
-    callbacks = [make(config.callbacks[name], f"callbacks.{name}") for name in names if config.callbacks.get(name)]
-    nodes = (config.logger or {}) if training else {}
+    nodes = (config.get("logger") or {}) if training else {}
     loggers: Any = [make(node, f"logger.{name}") for name, node in nodes.items() if node]
+    names = [name for name in config.callbacks if name != "lr_monitor" or loggers] if training else ["progress"]
+    callbacks = [make(config.callbacks[name], f"callbacks.{name}") for name in names if config.callbacks.get(name)]
     given = config.trainer
     if not training:  # What is still `auto` is derived where a detector is trained.
         scoring = config.copy()

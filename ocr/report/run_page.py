@@ -14,7 +14,8 @@ from ocr.report.runs import WAIT, Run
 
 WAIT_IS_MUCH = 0.1
 """Share of an epoch."""
-MAX_HARDEST = 30
+MAX_HARDEST, MAX_NAMED = 30, 3
+"""Pages in the table, and other runs in the sentence."""
 EPOCHS = "epochs trained"
 PARTS = {
     WAIT: ("c5", "waiting for data"),
@@ -76,7 +77,8 @@ def verdict(runs: Sequence[Run]) -> tuple[str, str]:
     sentence = f"H-mean {score(first.best, 'hmean')} after {first.best['epoch']} of {first.trained} epochs"
     if len(runs) > 1:
         others = [f"{run.name} {score(run.best, 'hmean')}" for run in scored if run is not first]
-        sentence = f"The best run is {first.name}: {sentence}" + (f" ({', '.join(others)})" if others else "")
+        rest = f" ({', '.join(others)})" if 0 < len(others) <= MAX_NAMED else ""
+        sentence = f"The best run is {first.name}: {sentence}{rest}"
     if first.wait_share is not None and first.wait_share > WAIT_IS_MUCH:
         return f"{sentence}; the model waited for data for {in_percent(first.wait_share)} of the time", "wrong"
     return sentence, "plain"
@@ -191,10 +193,11 @@ def _hardest(runs: Sequence[Run]) -> dict[str, Any]:
             for page in found.values()
         ]
     else:
-        head = ["page", *(f"H-mean in {run.name}" for run in runs)]
+        head = ["page", *(run.name for run in runs)]
         body = [[name, *(score(found.get(run.name, {}), "hmean") for run in runs)] for name, found in by_page.items()]
         body.sort(key=lambda row: min(row[1:]))
     caption = f"The {MAX_HARDEST} worst of {len(body)} listed pages" if len(body) > MAX_HARDEST else "Worst first"
+    caption += ", H-mean by run" if len(runs) > 1 else ""
     epochs = {page.get("epoch") for found in by_page.values() for page in found.values()}
     if len(runs) == 1 and len(epochs) == 1 and isinstance(epoch := epochs.pop(), int):
         caption += f", after epoch {epoch + 1}"

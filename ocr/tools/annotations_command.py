@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 CATEGORIES_HELP = "Category of the annotation that is text; may be repeated. Default: those named like text."
-FORMAT_HELP = "Format of the source: auto, or one of docs/formats.md, such as icdar2015, coco, yolo, alto."
+FORMAT_HELP = "Format of the source: auto, or one of docs/data.md, such as icdar2015, coco, yolo, alto."
 TO_HELP = "Format to write: native, coco, yolo, alto, label_studio, cvat, labelme, via, mmocr, paddle or pascal_voc."
 
 

@@ -45,7 +45,7 @@ GEOMETRY = (TextAwareCrop(p=0.8), RandomFlip(), RandomRotate(), RandomScale())
 RESIZE = RandomScale(p=0.8, resizes=True)
 COLOURS = (ColourJitter(p=0.8), RandomBlur(p=0.8), JpegNoise(p=0.8))
 TENSORS = ("images", "prob_maps", "thresh_maps", "prob_masks", "thresh_masks")
-# Levels of 255: the mean over a page, and over all pages. docs/dali.md states these.
+# Levels of 255: the mean over a page, and over all pages. docs/scale.md states these.
 ROUNDING, WORST_PAGE, ALL_PAGES = 0.2, 8.0, 1.5
 # With a JPEG's traces and the like on top.
 AUGMENTED = 2.5

@@ -21,6 +21,7 @@ from ocr.geometry.polygons import Polygons, move_points
 from ocr.pipeline.fingerprint import stages_digest
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
+from ocr.pipeline.timing import stage_times
 
 WIDTH, HEIGHT = 130, 100
 QUAD = np.array([[45, 35], [88, 42], [84, 64], [41, 57]], np.float32)
@@ -467,3 +468,10 @@ def test_a_word_below_the_width_of_a_tall_page_holds_a_crop_around_boxes() -> No
         (word,) = moved.polygons
         assert word.min() > -0.5
         assert (word < np.array([moved.width, moved.height]) + 0.5).all()
+
+
+def test_each_transform_is_a_stage_on_the_clock():
+    stage = RandomAlbumentations((A.Blur(p=1), A.OneOf([A.Rotate(p=1)], p=1)))
+    with stage_times() as times:
+        run([stage], noise_page(), np.random.default_rng(0))
+    assert {"Blur", "Rotate"} <= times.seconds.keys()

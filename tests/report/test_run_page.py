@@ -63,7 +63,7 @@ def test_runs_are_compared_best_first_and_only_by_settings_that_differ(tmp_path)
     assert [row[0] for row in differing[1:]] == ["model.channels", "trainer.max_epochs"]
     assert "No list of pages (worst_pages.json) in begun." in page
     assert "No settings (.hydra/config.yaml) in begun." in page
-    assert table(page, "Worst first")[0] == ["page", "H-mean in short", f"H-mean in {AWKWARD}"]
+    assert table(page, "Worst first, H-mean by run")[0] == ["page", "short", AWKWARD]
     titles = re.findall(r"<h3>(.*?)</h3>", page)
     assert titles[:2] == ["H-mean at IoU 0.5", "H-mean at IoU 0.7"]
 

@@ -95,7 +95,7 @@ def clear_all(cache: Path) -> None:
     clear(yes=True, folder=cache)
 
 
-@fault("kill-clear", "`ocr cache clear` is killed, while another reads", 30, with_cache)
+@fault("kill-clear", "`glyphfeed cache clear` is killed, while another reads", 30, with_cache)
 def kill_clear(case: Case) -> None:
     cache, pages = copy_cache(case), case.prepared.pages
     reader = open_pages(pages, cache) if case.rng.random() < 0.5 else None

@@ -1,7 +1,7 @@
 """Labels that a detector contradicts: unlabelled text, and labels that are doubled, shifted, merged or on no text.
 
 A rule looks at one page and returns suspects, each with a score from 0 to 1, a reason, and what would be right. How
-many faults are found that were put into real labels: docs/labels.md.
+many faults are found that were put into real labels: docs/errors.md.
 """
 
 from __future__ import annotations
