@@ -216,7 +216,7 @@ class Advice:
     def noise(self) -> str:
         """What is said if the machine was busy."""
         what = ", ".join(self.noisy[:3]) + (", ..." if len(self.noisy) > 3 else "")
-        return f"Other programs used {in_percent(self.others)} of the cores ({what}): measure again on a quiet machine."
+        return f"Other programs used {in_percent(self.others)} of the cores ({what}). Measure again on a quiet machine."
 
     def stage_table(self) -> Table:
         """Milliseconds per stage, in one thread."""

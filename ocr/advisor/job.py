@@ -435,7 +435,7 @@ def _apply(advice: Advice, console: Console, command: str) -> None:
     path, use = apply_changes(overrides, choices, composed, command)
     told = f"no change makes an epoch faster: {path.resolve()} changes nothing"
     if advice.best is not None:
-        told = f"{advice.best.change.name} is written to {path.resolve()}: use it with {use}"
+        told = f"{advice.best.change.name} is written to {path.resolve()}. Use it with {use}"
     told += f", and without {' '.join(replaced.values())}" if replaced else ""
     console.print(told, highlight=False, soft_wrap=True, markup=False)
 

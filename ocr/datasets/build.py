@@ -20,7 +20,7 @@ def build_dataset(config: DictConfig, split: str) -> Any:
         )
     if name not in config.datasets:
         raise ConfigError(
-            f"datasets.{name} is not in the config: {near_names(name, list(config.datasets))}",
+            f"datasets.{name} is not in the config. {near_names(name, list(config.datasets))}",
             setting=f"datasets.{name}",
         )
     if config.datasets[name] is None:

@@ -246,7 +246,7 @@ def _decode_stage(config: Mapping[str, Any], needed_side: int | None) -> Decode:
     for key in config:
         if key not in known:
             raise ConfigError(
-                f"image_loading_config has no setting {key!r}: {near_names(str(key), known)}",
+                f"image_loading_config has no setting {key!r}. {near_names(str(key), known)}",
                 setting="image_loading_config",
                 value=key,
             )

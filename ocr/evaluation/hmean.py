@@ -117,7 +117,7 @@ class HmeanIoU(Metric):
         gts = read_rings(gt_polygons, "gt_polygons").in_float64()
         ignore = np.zeros(len(gts), dtype=np.bool_) if gt_ignore is None else np.asarray(gt_ignore, dtype=np.bool_)
         if ignore.shape != (len(gts),):
-            raise ValueError(f"gt_ignore has shape {ignore.shape} for {len(gts)} gt_polygons: pass one flag per word")
+            raise ValueError(f"gt_ignore has shape {ignore.shape} for {len(gts)} gt_polygons. Pass one flag per word")
         thresholds = (self.iou_threshold, *self.also_at)
         overlaps = measure_overlaps(dets, gts, ignore, self.ignore_threshold)
         matched = [len(overlaps.match(threshold)) for threshold in thresholds]

@@ -70,7 +70,7 @@ def build_decoder(name: str, in_channels: Sequence[int], channels: int) -> FPN |
     """The decoder of that name; its maps at stride 4 have `level_channels`."""
     if name not in DECODERS:
         raise ConfigError(
-            f"decoder={name!r} is unknown: {near_names(name, list(DECODERS))}", setting="decoder", value=name
+            f"decoder={name!r} is unknown. {near_names(name, list(DECODERS))}", setting="decoder", value=name
         )
     if channels < 4 or channels % 4:
         raise ConfigError(

@@ -44,7 +44,7 @@ class DistilLoss(nn.Module):
         """The loss, and its unweighted parts without their graph: `prob`, `thresh`, `binary`."""
         if student.thresh is None or student.binary is None or teacher.thresh is None or teacher.binary is None:
             raise ConfigError(
-                "a prediction has no threshold map: call both detectors with with_threshold=True",
+                "a prediction has no threshold map. Call both detectors with with_threshold=True",
                 setting="with_threshold",
                 value=False,
             )

@@ -47,7 +47,7 @@ class DBLoss(nn.Module):
         """The loss, and its unweighted parts without their graph: `prob`, `thresh`, `binary`."""
         if prediction.thresh is None or prediction.binary is None:
             raise ConfigError(
-                "the prediction has no threshold map: call the detector with with_threshold=True",
+                "the prediction has no threshold map. Call the detector with with_threshold=True",
                 setting="with_threshold",
                 value=False,
             )

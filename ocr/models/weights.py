@@ -57,14 +57,14 @@ def read_weights(path: Path) -> StateDict:
     except Exception as error:  # Damaged bytes end in any error of the reader.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
-            f"{path} holds no weights that can be read safely ({reason}): save a state_dict", path=path
+            f"{path} holds no weights that can be read safely ({reason}). Save a state_dict", path=path
         ) from error
     for wrapper in WRAPPERS:
         if isinstance(loaded, Mapping) and isinstance(loaded.get(wrapper), Mapping):
             loaded = loaded[wrapper]
     if not isinstance(loaded, Mapping) or not any(isinstance(value, torch.Tensor) for value in loaded.values()):
         raise DataError(
-            f"{path} holds a {type(loaded).__name__} without tensors: save a state_dict",
+            f"{path} holds a {type(loaded).__name__} without tensors. Save a state_dict",
             value=type(loaded).__name__,
             path=path,
         )

@@ -82,8 +82,8 @@ class Recipe:
         page = self.fixed_part(raw)
         if page.image.dtype != np.uint8:
             raise ConfigError(
-                f"ready (--ready) keeps pages as bytes, and a transform makes {page.image.dtype} of {raw.filename}: "
-                "put the normalisation at the end of the transforms",
+                f"ready (--ready) keeps pages as bytes, and a transform makes {page.image.dtype} of {raw.filename}. "
+                "Put the normalisation at the end of the transforms",
                 setting="ready",
                 value=page.image.dtype,
                 path=raw.filename,

@@ -16,7 +16,7 @@ from rich.progress import track
 
 from ocr.errors import ConfigError
 from ocr.formats.annotation import Annotations, Page, Word
-from ocr.formats.validate import fault_of
+from ocr.formats.validate import points_error
 from ocr.formats.write import check_tasks, write_annotations
 from ocr.geometry.orientation import orientation_matrix
 from ocr.geometry.polygons import Polygons, move_points
@@ -111,7 +111,7 @@ def predict_page(detector: Detector, path: Path) -> PageInput:
 def sound_words(split: Split, image: str) -> list[Word]:
     """The words of a page that are polygons; the index of a suspect counts these."""
     page = split.annotations.pages[image] if split.annotations else None
-    return [word for word in page.words if fault_of(word.points) is None] if page else []
+    return [word for word in page.words if points_error(word.points) is None] if page else []
 
 
 def to_upright(split: Split, image: str) -> NDArray[np.float64]:
@@ -214,7 +214,7 @@ def _replaced(word: Word, outlines: list[list[list[float]]]) -> list[Word]:
 
 
 def _moved(word: Word, matrix: NDArray[np.float64]) -> Word:
-    if fault_of(word.points) is not None:
+    if points_error(word.points) is not None:
         return word
     points = np.array(word.points, dtype=np.float32).reshape(-1, 2)
     return replace(word, points=np.round(move_points(points, matrix).astype(np.float64), 2).tolist())

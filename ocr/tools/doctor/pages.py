@@ -35,7 +35,7 @@ def find_splits(data: Path, wanted: Sequence[str] | None = None) -> list[tuple[s
     for name in wanted or ():
         if name not in known:
             raise ConfigError(
-                f"{data}: there is no split {name!r}: {near_names(name, known)}",
+                f"{data}: split {name!r} does not exist. {near_names(name, known)}",
                 setting="--split",
                 value=name,
                 path=data,
