@@ -148,10 +148,10 @@ def _read_words(
 
 
 def _require_texts(dets: Words, gts: Words) -> None:
-    for side, words, cure in (
-        ("det", dets, "leave det_letters out to score detection alone"),
-        ("gt", gts, "pass its text, mark it in gt_is_dcs, or leave det_letters out to score detection alone"),
+    for side, words, fix in (
+        ("det", dets, "Leave det_letters out to score detection alone"),
+        ("gt", gts, "Pass its text, mark it in gt_is_dcs, or leave det_letters out to score detection alone"),
     ):
         for index, (text, ignored) in enumerate(zip(words.texts, words.ignore.tolist(), strict=True)):
             if text is None and not ignored:
-                raise ValueError(f"det_letters asks for end-to-end scores, but {side}_letters[{index}] is None: {cure}")
+                raise ValueError(f"det_letters asks for end-to-end scores, but {side}_letters[{index}] is None. {fix}")

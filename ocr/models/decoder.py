@@ -74,7 +74,7 @@ def build_decoder(name: str, in_channels: Sequence[int], channels: int) -> FPN |
         )
     if channels < 4 or channels % 4:
         raise ConfigError(
-            f"channels={channels} must be a multiple of 4: each of the four levels gets a quarter",
+            f"channels={channels} must be a multiple of 4, one quarter per level",
             setting="channels",
             value=channels,
         )

@@ -76,7 +76,7 @@ class Encoder(nn.Module):
 def _unknown_encoder(name: str) -> str:
     close = get_close_matches(name.lower(), timm.list_models(), n=5, cutoff=0.6)
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
-    return f"encoder={name!r} is not a model of timm {timm.__version__}: {hint}`timm.list_models()` lists all"
+    return f"encoder={name!r} is not a model of timm ({timm.__version__}). {hint}List all: timm.list_models()"
 
 
 def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> nn.Module:
@@ -99,7 +99,7 @@ def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> 
 def _cannot_build(name: str, pretrained: bool, error: Exception) -> ConfigError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     if pretrained and "pretrained" in reason:
-        problem = f"pretrained=true, but encoder={name!r} has none ({reason}): pretrained=false, or weights=PATH"
+        problem = f"pretrained=true, but encoder={name!r} has none ({reason}). Set pretrained=false, or weights=PATH"
         return ConfigError(problem, setting="pretrained", value=name)
     problem = f"encoder={name!r} has no feature pyramid ({reason}). Use a convolutional one, such as resnet18"
     return ConfigError(problem, setting="encoder", value=name)
@@ -112,7 +112,7 @@ def _with_weights(name: str, weights: str | Path) -> nn.Module:
     state_dict = match_encoder_weights(read_weights(path), classifier, path, name)
     logger = logging.getLogger("timm.models._builder")
     level = logger.level
-    # Every key was checked above; timm would warn of those behind the last feature map.
+    # Every key was checked above; timm would warn of keys after the last feature map.
     logger.setLevel(logging.ERROR)
     try:
         return _build(name, pretrained=True, state_dict=state_dict)
