@@ -1,4 +1,4 @@
-"""Checks of settings: numbers in a range, words from a list. An error names the setting, the value and the cure."""
+"""Checks of settings: numbers in a range, words from a list. An error names the setting, the value and the fix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ocr.errors import ConfigError, near_names
 
 
 class Range(NamedTuple):
-    """The finite numbers that a setting may have.
+    """The finite numbers that a setting can have.
 
     >>> str(Range(0, 1, above=True))
     'a number > 0 and <= 1'

@@ -49,7 +49,7 @@ def convert_annotations(
 ) -> ConversionSummary:
     """Read `source`, a file or a folder, and write `target`: a file, or a folder if `to` has one file per image.
 
-    Annotations may name images by path. With `image_path`, the longest tail of the path that exists there is used;
+    Annotations can name images by path. With `image_path`, the longest tail of the path that exists there is used;
     without it, the relative path as written. Formats other than the native one are written in the frame of the
     upright page, as tools draw in it; which frame the source is in, EXIF pages show by `annotation_frame`.
     """

@@ -21,7 +21,7 @@ def shards(
             "data=webdataset looks.",
         ),
     ] = None,
-    split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable.")] = None,
     samples_per_shard: Annotated[int | None, typer.Option(metavar="N", help="Pages per shard; default: 1000.")] = None,
     bytes_per_shard: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Bytes per shard; default: 256MB.")
@@ -34,7 +34,7 @@ def shards(
     shape: Annotated[str, typer.Option(metavar="page|square", help="Its shape.")] = "page",
     annotation_format: Annotated[str, typer.Option(help="Format of the annotation.")] = "auto",
     categories: Annotated[list[str] | None, typer.Option(help=CATEGORIES_HELP)] = None,
-    on_bad_sample: Annotated[str, typer.Option(help="raise: stop and name the file; skip. Leave it out.")] = "raise",
+    on_bad_sample: Annotated[str, typer.Option(help="raise: stop and name the file; skip: leave it out.")] = "raise",
     workers: Annotated[int | None, typer.Option(help="Shards written at the same time; default: one per core.")] = None,
     executor: Annotated[str, typer.Option(help=EXECUTOR_HELP)] = "local",
     verify: Annotated[

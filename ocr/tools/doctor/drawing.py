@@ -24,7 +24,7 @@ PICTURE_SIDE = 480
 # Word pictures are this wide for their height, so that they line up in rows.
 WORD_ASPECT = 1.5
 JPEG_QUALITY = 78
-# What --fix would write is drawn on top, so that it is visible.
+# Proposals of --fix are drawn on top, so that they are visible.
 LAYERS = ("word", "bad", "good")
 # There is nothing to see, opening the file is what went wrong, or it is not safe.
 NOT_DRAWN = frozenset({

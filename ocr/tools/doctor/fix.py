@@ -26,7 +26,7 @@ from ocr.tools.doctor.pages import is_training
 from ocr.tools.doctor.polygons import Points, clipped, find_doubles, is_out, is_sound, repaired
 
 RECORD_NAME = "doctor.json"
-# What can be done to a page or a word, in the singular.
+# Actions on a page or a word, in the singular.
 ACTIONS = {
     "page-dropped": ("page", "dropped"),
     "word-dropped": ("word", "dropped"),
@@ -81,9 +81,9 @@ class FixSummary:
 
 
 def write_fixed(report: Report, target: Path) -> FixSummary:
-    """Write `target/jsons/<split>.json` for every split that could be read, and link its images beside it.
+    """Write `target/jsons/<split>.json` for every split that could be read, and link its images next to it.
 
-    `target/doctor.json` lists the changes, and says which files a later call may replace.
+    `target/doctor.json` lists the changes, and says which files a later call can replace.
     """
     sources = [(split, split.annotations) for split in report.splits if split.annotations is not None]
     files = [target / "jsons" / f"{split.name}.json" for split, _ in sources]
@@ -129,7 +129,7 @@ def _refuse_sources(file: Path, sources: list[Path]) -> None:
 
 
 def _refuse_others(record: Path, files: Sequence[Path]) -> None:
-    """Only what an earlier call wrote may be replaced; the record names it."""
+    """Only files of an earlier call can be replaced; the record names them."""
     try:
         document = json.loads(record.read_bytes())
         own = {Path(written).name for written in document["written"]} | {record.name}
@@ -233,9 +233,9 @@ def fix_word(
     word: Word, matrix: NDArray[np.float64], page: tuple[int, int]
 ) -> tuple[Word | None, list[tuple[str, str]]]:
     """The word as it should be, or None, and the (action, reason) of each change but the turn of its page."""
-    fault = points_error(word.points)
-    if fault is not None:
-        return None, [("word-dropped", f"bad-points: {fault}")]
+    problem = points_error(word.points)
+    if problem is not None:
+        return None, [("word-dropped", f"bad-points: {problem}")]
     taken: list[tuple[str, str]] = []
     text: Any = word.text
     if not isinstance(text, str | None):

@@ -38,7 +38,7 @@ Checked = tuple[Place, int, "list[Suspect]"]
 
 
 def model_path(model: str) -> Path | None:
-    """The file of a model as `--model` names it; None for that of the package."""
+    """The file of a model as `--model` names it; None for the bundled one."""
     if model == PACKAGED:
         return None
     path = Path(model)
@@ -152,7 +152,7 @@ def _checked(model: Path | None, places: Sequence[Place], splits: Mapping[str, S
 
 
 def _finding(split: Split, image: str, suspect: Suspect) -> Finding:
-    """Points are those of the annotation's frame, as in every finding."""
+    """Points are in the annotation's frame, as in every finding."""
     back = np.asarray(np.linalg.inv(to_upright(split, image)), dtype=np.float64)
 
     def written(outline: NDArray[np.float32]) -> tuple[tuple[float, float], ...]:
@@ -179,7 +179,7 @@ Taken = list[tuple[str | None, str, str]]
 
 
 def propose(page: Page, findings: Sequence[Finding], size: tuple[int, int]) -> tuple[Page, Taken]:
-    """The page with what its suspects should be, in the frame of its points; `size` is that of the page there."""
+    """The page with what its suspects should be, in the frame of its points; `size` is the page's there."""
     taken: Taken = []
     if not findings:
         return page, taken

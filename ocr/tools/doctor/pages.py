@@ -77,9 +77,9 @@ def _plain(name: str) -> str:
 def unreferenced_files(
     split: str, annotations: Annotations, files: Iterable[str], images: Mapping[str, ImageFacts], folder: Path
 ) -> list[Finding]:
-    """Files without a page: a good image may be lost work, anything else only takes room."""
+    """Files without a page: a good image can be lost work, anything else only takes room."""
     findings = []
-    # Labels may be beside the images.
+    # Labels can be next to the images.
     labels = {os.path.realpath(label) for label in annotations.files}
     for file in files:
         if file in annotations.pages or os.path.realpath(folder / file) in labels:
