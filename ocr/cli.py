@@ -84,7 +84,7 @@ def synth(
     kind: Annotated[str, typer.Option(help="receipt, form, letter, invoice; several: a,b; or mixed.")] = "receipt",
     units: Annotated[
         str,
-        typer.Option(help="words; lines; usual: lines on receipts, words elsewhere."),
+        typer.Option(help="words; lines; both: each label says which; usual: lines on receipts, words elsewhere."),
     ] = "lines",
     workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing pages.")] = False,
@@ -104,7 +104,7 @@ def synth(
         workers=workers,
         overwrite=overwrite,
     )
-    named = "words and lines" if units == "usual" else units
+    named = units if units in ("words", "lines") else "words and lines"
     typer.echo(
         f"{made.pages} pages with {made.words} {named} ({made.ignored} illegible, {made.curved} curved; {made.turned} "
         f"pages EXIF-rotated) in {made.seconds:.1f} s: {out}"
@@ -244,7 +244,7 @@ def advise(context: typer.Context) -> None:
 
     Runs a configuration and changes of it for a few seconds each. Takes the KEY=VALUE of `glyphfeed train`, and
     step_ms=N (else the model is measured), split=val, stages=true, verify=true, apply=true (for data=tuned),
-    compile=true, all_rows=true, html=FILE, json=FILE.
+    compile=true, alter=true, all_rows=true, html=FILE, json=FILE.
     """
     _become("job", context.args, package="ocr.advisor")
 

@@ -386,6 +386,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from benchmarks.documents import replace_part, table_lines
 
         command = f"python -m benchmarks.reliability.mutants --count {options.count} --seed {options.seed}"
+        command += f" --rooms {options.rooms}" * (options.rooms != ",".join(ROOMS))
         lines = [f"{date.today().isoformat()}: `{command}`.", "", *table_lines(found[0][0], found[0][1:])]
         replace_part(options.docs, "mutants", [*lines, "", "Survivors:", "", *table_lines(found[1][0], found[1][1:])])
     return 0

@@ -1,4 +1,4 @@
-"""The advisor against the clock: what `ocr advise` predicts, and what a plain loop in a fresh process then takes."""
+"""The advisor against the clock: what `glyphfeed advise` predicts, and what a plain loop in a fresh process takes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ LITE = ("model=lite", "dataloaders.train_dataloader.batch_size=8")
 
 
 def advise(given: Sequence[str], step_ms: float | None) -> dict[str, Any]:
-    """What `ocr advise KEY=VALUE...` writes with json=FILE."""
+    """What `glyphfeed advise KEY=VALUE...` writes with json=FILE."""
     with tempfile.TemporaryDirectory(prefix="glyphfeed-advise-") as folder:
         file = Path(folder) / "advice.json"
         step = [] if step_ms is None else [f"step_ms={step_ms:g}"]
-        command = [sys.executable, "-m", "ocr.cli", "advise", *given, *step, f"json={file}"]
+        command = [sys.executable, "-m", "ocr", "advise", *given, *step, f"json={file}"]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         done = subprocess.run(command, stdout=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": path})
         if done.returncode:
@@ -76,14 +76,14 @@ def _train_step(config: Any) -> Any:
 
 def measure(given: Sequence[str], step_ms: float | None) -> float:
     """In a process of its own, with the threads that torch takes by itself."""
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # As `ocr train` has it.
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # As `glyphfeed train` has it.
     with fresh_process(None) as process:
         return process.submit(plain_epoch, list(given), step_ms).result()
 
 
 @benchmark("advice", table="results#advice", pages=("receipts", "forms"), threads=None, rounds=1)
 def advice(data: Data) -> Iterator[Row | str]:
-    """Epochs that `ocr advise` predicts, and what they take; `--set advice.steps=20 ms,2 ms`: fewer."""
+    """Epochs that `glyphfeed advise` predicts, and what they take; `--set advice.steps=20 ms,2 ms`: fewer."""
     errors = []
     for place in (data.receipts, data.forms):
         for name in data.setting("advice.steps", ",".join(STEPS)).split(","):

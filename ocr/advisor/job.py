@@ -49,7 +49,6 @@ from ocr.pipeline.timing import stage_times
 from ocr.report.numbers import in_percent
 from ocr.system import has_ended, usable_cores
 
-SPLITS = ("train", "val", "test")
 OWN_SETTINGS = ("split", "step_ms", "stages", "all_rows", "compile", "alter", "verify", "apply", "html", "json")
 """Those that `glyphfeed train` does not have."""
 LIMIT = 52.0
@@ -76,12 +75,12 @@ Tried = dict[str, tuple[Change | None, Trial]]
 class Advisor:
     """The configuration, and what was measured of it."""
 
-    def __init__(self, config: DictConfig, show: Show, seconds: float | None = None) -> None:
-        """`seconds`: on the clock, per configuration."""
+    def __init__(self, config: DictConfig, show: Show, seconds: float | None = None, limit: float = LIMIT) -> None:
+        """`seconds`: on the clock, per configuration. `limit`: of all measurements."""
         self.seconds = SECONDS if seconds is None else seconds
         self.split, self.show, self.cores = str(config.split), show, usable_cores()
         self.config = remedies.for_measuring(config, self.split)
-        self._until = time.perf_counter() + LIMIT
+        self._until = time.perf_counter() + limit
         self.device = find_device(str(config.trainer.accelerator))
         self._datasets: dict[str, Any] = {}
         self.step: Step
@@ -147,7 +146,7 @@ class Advisor:
     def advise(self, folder: Path, compiling: bool = False) -> Advice:
         """Measure the present configuration, then every change, for as long as there is time."""
         alone = self.trial()
-        run_trials({"the loader alone": alone}, self.show, 1, repeats=1)
+        run_trials({"the loader alone": alone}, self.show, 1, repeats=0)
         self._loader_seconds, per_pixel = alone.timing.seconds, 0.0
         stages = self.measure_stages()
         if self.config.step_ms is None:
@@ -161,6 +160,7 @@ class Advisor:
         if self.step_seconds <= TOO_LONG_STEP:
             rounds = 2 if self.step_seconds <= LONG_STEP else 1
             trials = {name: trial for name, (_, trial) in tried.items()}
+            trials[PRESENT].warm_as(alone)
             run_trials({PRESENT: trials[PRESENT]}, self.show, 1, repeats=0)
             run_trials(trials, self.show, rounds, until=self._until - RESERVED)
             present = tried[PRESENT][1].timing

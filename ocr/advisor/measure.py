@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import torch
 from omegaconf import DictConfig
 
@@ -253,6 +253,10 @@ class Trial:
         # A step that takes long would only wait here.
         filling = self._run(None, self._most, self.seconds)
         self.timing.filling, self._most = filling, filling.done
+
+    def warm_as(self, other: Trial) -> None:
+        """Another trial has warmed up the same loader; starting worker processes once more can take long."""
+        self.timing.filling, self._most = other.timing.filling, other._most
 
     def run_round(self) -> None:
         """Passes for half of the seconds, at least one; what is wrong is kept if the trial can fail."""

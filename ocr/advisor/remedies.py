@@ -78,12 +78,6 @@ def _workers(config: DictConfig, split: str, cores: int) -> Iterator[Change]:
     now, engine = int(loader.num_workers), str(config.data.engine)
     key = key_of(config, "data.num_workers", f"dataloaders.{split}_dataloader.num_workers")
     kind = "worker thread" if engine == "threads" else "worker process"
-    for count in sorted({0, 1, cores, 2 * cores} - {now}):
-        if count > now:
-            cause = "no worker: each batch is made while the model waits" if not now else f"only {_plural(now, kind)}"
-        else:
-            cause = f"{_plural(now, kind)} on {_plural(cores, 'core')} hold each other up"
-        yield Change(_plural(count, kind) if count else "no worker", (f"{key}={count}",), cause, "workers")
     if engine == "processes":
         cause = "worker processes: they are started for every epoch, and every batch is sent between them"
         most = min(max(now, 1), cores)
@@ -98,6 +92,12 @@ def _workers(config: DictConfig, split: str, cores: int) -> Iterator[Change]:
         cause = "transforms that hold the interpreter: threads run them one at a time"
         overrides = ("data.engine=processes", f"dataloaders.{split}_dataloader.persistent_workers=true")
         yield Change(f"{_plural(max(now, 1), 'process')} instead of threads", overrides, cause, "workers")
+    for count in sorted({0, 1, cores, 2 * cores} - {now}):
+        if count > now:
+            cause = "no worker: each batch is made while the model waits" if not now else f"only {_plural(now, kind)}"
+        else:
+            cause = f"{_plural(now, kind)} on {_plural(cores, 'core')} hold each other up"
+        yield Change(_plural(count, kind) if count else "no worker", (f"{key}={count}",), cause, "workers")
     ahead = loader.prefetch_factor if loader.prefetch_factor is not None else config.data.batches_ahead
     if now and ahead < AHEAD:
         key = (

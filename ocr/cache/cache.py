@@ -31,7 +31,7 @@ MAX_LOCATIONS = 8
 class Kept(NamedTuple):
     """What a cache has under a key."""
 
-    value: bytes | None
+    value: bytes | memoryview | None
     outcome: str
     """ "hit", "miss", or "invalid" if the bytes were damaged."""
     recheck: bool = False

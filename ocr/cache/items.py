@@ -199,10 +199,10 @@ def pack_item(value: object) -> bytes:
     return b"".join([_LENGTH.pack(len(text)), text, *parts])  # type: ignore[list-item]
 
 
-def unpack_item(value: bytes) -> Any:
+def unpack_item(value: bytes | memoryview) -> Any:
     """The item, in memory of its own."""
     end = _LENGTH.size + _LENGTH.unpack_from(value)[0]
-    return _put_together(json.loads(value[_LENGTH.size : end]), np.frombuffer(value, np.uint8, offset=end))
+    return _put_together(json.loads(bytes(value[_LENGTH.size : end])), np.frombuffer(value, np.uint8, offset=end))
 
 
 def _take_apart(value: object, parts: list[NDArray[np.uint8]], where: str) -> list[Any]:

@@ -20,6 +20,8 @@ class Word:
     orientation: str | None = None
     note: str | None = None
     """What a person who looks at it should know; written for labelling tools, never read."""
+    unit: str | None = None
+    """lines or words; None: the labels do not say."""
 
 
 @dataclass(frozen=True, slots=True)

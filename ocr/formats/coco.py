@@ -101,7 +101,7 @@ def _sections(root: dict[str, Any], where: str, text_ocr: bool) -> tuple[list[An
 
 
 def _read_annotation(page: NewPage, annotation: dict[str, Any], illegible: bool) -> None:
-    key = str(annotation.get("id", page.key))
+    key = str(annotation["id"]) if "id" in annotation else page.key
     attributes = annotation.get("attributes")
     # CVAT keeps in attributes what others have next to the outline.
     known = {**attributes, **annotation} if isinstance(attributes, dict) else annotation

@@ -42,7 +42,7 @@ class Export:
         for word, score in zip(page.words, scores, strict=True):
             if fault := fault_of(word.points):
                 raise AnnotationError(
-                    f"{name}: word {word.key} {fault}: `ocr doctor DATA --fix` writes a repaired copy to convert",
+                    f"{name}: word {word.key} {fault}: `glyphfeed doctor DATA --fix` writes a repaired copy to convert",
                     value=word.points,
                 )
             nested = isinstance(word.points[0][0], list | tuple)

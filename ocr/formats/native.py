@@ -19,12 +19,14 @@ from ocr.formats.annotation import Annotations, Page, Word
 from ocr.formats.json_stream import JsonStream
 from ocr.formats.lines import in_file, shorten
 from ocr.formats.row_mapping import RowMapping, RowMappingWriter
+from ocr.geometry.polygons import UNITS
 
 if TYPE_CHECKING:
     from ocr.formats.page_builder import PageBuilder
 
 # With == in mind: 0, 1, 0.0 and 1.0 pass too.
 _FLAGS = (False, True, None)
+_UNITS = {name: name for name in (*UNITS, None)}
 _START = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"images"\s*:\s*\{')
 
 
@@ -107,13 +109,17 @@ def keep_native(path: Path) -> RowMapping[Page]:
 
 
 def _to_stored(page: Page) -> list[Any]:
-    words = [[word.key, word.points, word.text, word.ignore, word.language, word.orientation] for word in page.words]
+    words = [
+        [word.key, word.points, word.text, word.ignore, word.language, word.orientation, None, word.unit]
+        for word in page.words
+    ]
     return [words, page.size]
 
 
 def _from_stored(name: str, stored: Any) -> Page:
     words, size = stored
-    return Page(tuple([Word(*word) for word in words]), None if size is None else (size[0], size[1]))
+    made = tuple([Word(*word) for word in words])
+    return Page(made, None if size is None else (size[0], size[1]))
 
 
 def looks_native(path: Path) -> bool:
@@ -175,6 +181,7 @@ def _parse_page(page: Any, where: str, name: str) -> Page:
         words = {f"{at:04d}": word for at, word in enumerate(words, start=1)}
     if words in (None, {}):
         return Page((), size)
+    unit = page.get("unit")
     # The common case in one pass; on an error the words are checked one by one, to name the bad one.
     try:
         made = [
@@ -185,15 +192,16 @@ def _parse_page(page: Any, where: str, name: str) -> Page:
                 _FLAGS.index(word.get("illegibility")) == 1,
                 word.get("language"),
                 word.get("orientation"),
+                unit=_UNITS[word.get("unit", unit)],
             )
             for key, word in words.items()
         ]
-    except (AttributeError, ValueError) as error:
-        raise _culprit(words, f"{where}: {name}") from error
+    except (AttributeError, ValueError, KeyError, TypeError) as error:
+        raise _culprit(words, unit, f"{where}: {name}") from error
     return Page(tuple(made), size)
 
 
-def _culprit(words: Any, place: str) -> AnnotationError:
+def _culprit(words: Any, unit: Any, place: str) -> AnnotationError:
     if not isinstance(words, dict):
         return AnnotationError(
             f'{place}: "words" is {shorten(words)}, not an object: correct the file', setting="words", value=words
@@ -202,6 +210,13 @@ def _culprit(words: Any, place: str) -> AnnotationError:
         if not isinstance(word, dict):
             return AnnotationError(
                 f'{place}: word {key} is {shorten(word)}, not {{"points": [[x, y], ...]}}: correct the file', value=word
+            )
+        said = word.get("unit", unit)
+        if said not in (*UNITS, None):
+            return AnnotationError(
+                f"{place}: word {key}: unit is {shorten(said)}: write lines or words, or leave it out",
+                setting="unit",
+                value=said,
             )
         if word.get("illegibility") not in _FLAGS:
             break
@@ -271,7 +286,12 @@ def _page_entry(page: Page, name: str) -> dict[str, Any]:
     if len(words) != len(page.words):
         raise AnnotationError(f"{name}: two words share a key: give each word of a page its own id", value=name)
     size = {} if page.size is None else {"img_w": page.size[0], "img_h": page.size[1]}
-    return {**size, "words": words}
+    units = {word.unit for word in page.words}
+    said = {"unit": units.pop()} if len(units) == 1 and None not in units else {}
+    for word in page.words if units else ():
+        if word.unit is not None:
+            words[word.key]["unit"] = word.unit
+    return {**size, **said, "words": words}
 
 
 def _word_entry(word: Word) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Page
 from ocr.formats.lines import merged, shorten
-from ocr.geometry.polygons import Polygons
+from ocr.geometry.polygons import UNITS, Polygons
 
 _NUMBERS = frozenset((int, float))
 _SEQUENCES = frozenset((list, tuple))
@@ -29,11 +29,16 @@ def to_polygons(page: Page, where: str) -> Polygons:
         [word.ignore for word in words],
         [word.text for word in words],
         lambda index: f"{where}: word {words[index].key}",
+        [0 if word.unit is None else UNITS.index(word.unit) + 1 for word in words],
     )
 
 
 def pack_words(
-    outlines: Sequence[Any], ignore: Sequence[Any], texts: Sequence[Any], name: Callable[[int], str]
+    outlines: Sequence[Any],
+    ignore: Sequence[Any],
+    texts: Sequence[Any],
+    name: Callable[[int], str],
+    units: Sequence[int] = (),
 ) -> Polygons:
     """Points, flags and texts of words, from any source, as packed polygons.
 
@@ -63,7 +68,9 @@ def pack_words(
         raise _culprit(outlines, ignore, texts, name)
     offsets = np.zeros(len(outlines) + 1, dtype=np.int32)
     np.cumsum(counts, out=offsets[1:])
-    return Polygons(values.reshape(-1, 2).astype(np.float32), offsets, np.array(ignore, dtype=np.bool_), tuple(texts))
+    flags = np.array(ignore, dtype=np.bool_)
+    vertices = values.reshape(-1, 2).astype(np.float32)
+    return Polygons(vertices, offsets, flags, tuple(texts), np.array(units, dtype=np.uint8))
 
 
 def fault_of(points: Any) -> str | None:
@@ -101,7 +108,7 @@ def _culprit(
     for index, (points, flag, text) in enumerate(zip(outlines, ignore, texts, strict=True)):
         fault = fault_of(points)
         if fault is not None:
-            problem = f"points {shorten(points)} {fault}: `ocr doctor DATA --fix` writes a repaired copy"
+            problem = f"points {shorten(points)} {fault}: `glyphfeed doctor DATA --fix` writes a repaired copy"
             faults.append(AnnotationError(f"{name(index)}: {problem}", setting="points", value=points))
         elif type(text) not in _TEXTS:
             problem = f"transcription {shorten(text)} is not text: put it in quotes, or leave it out"

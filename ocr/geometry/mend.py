@@ -81,4 +81,4 @@ def _replaced(
     polygons: Polygons, which: NDArray[np.bool_], change: Callable[[Outline], Outline], ignore: NDArray[np.bool_]
 ) -> Polygons:
     outlines = [change(outline) if changed else outline for outline, changed in zip(polygons, which, strict=True)]
-    return Polygons.pack(outlines, ignore, polygons.texts)
+    return Polygons.pack(outlines, ignore, polygons.texts, polygons.units)

@@ -9,13 +9,20 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ocr.errors import ConfigError
+
+UNITS = ("lines", "words")
+"""What a polygon surrounds; in `Polygons.units` 1 and 2, and 0 where the labels do not say."""
 # A polygon under half a square pixel covers no pixel centre reliably: nothing can be learnt from it.
 MIN_AREA = 0.5
+_UNSAID = np.zeros(0, dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Polygons:
     """Polygon p is `vertices[offsets[p]:offsets[p + 1]]`; `ignore[p]` marks text that is not learnt.
+
+    `units[p]` is 1 for a line, 2 for a word, and 0 where the labels do not say.
 
     >>> boxes = Polygons.pack([[[0, 0], [4, 0], [4, 2], [0, 2]]])
     >>> len(boxes), boxes.areas.tolist()
@@ -26,6 +33,7 @@ class Polygons:
     offsets: NDArray[np.int32]
     ignore: NDArray[np.bool_]
     texts: tuple[str | None, ...] = field(default=())
+    units: NDArray[np.uint8] = field(default_factory=lambda: _UNSAID)
 
     def __post_init__(self) -> None:
         count = len(self.offsets) - 1
@@ -39,6 +47,10 @@ class Polygons:
             object.__setattr__(self, "texts", (None,) * count)
         elif len(self.texts) != count:
             raise ValueError(f"{len(self.texts)} texts for {count} polygons")
+        if not len(self.units):
+            object.__setattr__(self, "units", np.zeros(count, dtype=np.uint8))
+        elif len(self.units) != count or self.units.dtype != np.uint8:
+            raise ValueError(f"units must be ({count},) uint8, not {self.units.shape} {self.units.dtype}")
 
     @classmethod
     def pack(
@@ -46,6 +58,7 @@ class Polygons:
         polygons: Iterable[ArrayLike],
         ignore: Sequence[bool] | NDArray[np.bool_] | None = None,
         texts: Sequence[str | None] = (),
+        units: Sequence[int] | NDArray[np.uint8] = (),
     ) -> Polygons:
         """Pack a list of (n, 2) or (1, n, 2) point lists."""
         points = [np.asarray(polygon, dtype=np.float32).reshape(-1, 2) for polygon in polygons]
@@ -53,7 +66,7 @@ class Polygons:
         np.cumsum([len(polygon) for polygon in points], out=offsets[1:])
         vertices = np.concatenate(points) if points else np.zeros((0, 2), dtype=np.float32)
         flags = np.zeros(len(points), dtype=np.bool_) if ignore is None else np.asarray(ignore, dtype=np.bool_)
-        return cls(vertices, offsets, flags, tuple(texts))
+        return cls(vertices, offsets, flags, tuple(texts), np.asarray(units, dtype=np.uint8))
 
     def __len__(self) -> int:
         return len(self.ignore)
@@ -65,7 +78,7 @@ class Polygons:
 
     def moved(self, matrix: NDArray[np.float64]) -> Polygons:
         """The same polygons under a 3x3 matrix."""
-        return Polygons(move_points(self.vertices, matrix), self.offsets, self.ignore, self.texts)
+        return Polygons(move_points(self.vertices, matrix), self.offsets, self.ignore, self.texts, self.units)
 
     def select(self, keep: NDArray[np.bool_]) -> Polygons:
         """Only the polygons where `keep` is true."""
@@ -75,14 +88,20 @@ class Polygons:
         offsets = np.zeros(int(keep.sum()) + 1, dtype=np.int32)
         np.cumsum(np.diff(self.offsets)[keep], out=offsets[1:])
         texts = tuple(text for text, kept in zip(self.texts, keep.tolist(), strict=True) if kept)
-        return Polygons(self.vertices[vertex_keep], offsets, self.ignore[keep], texts)
+        return Polygons(self.vertices[vertex_keep], offsets, self.ignore[keep], texts, self.units[keep])
+
+    def of_unit(self, unit: str, unsaid: bool = False) -> Polygons:
+        """Only the lines, or only the words; with `unsaid`, those too whose labels do not say."""
+        code = UNITS.index(unit) + 1
+        return self.select((self.units == code) | (self.units == 0 if unsaid else False))
 
     def followed_by(self, others: Polygons) -> Polygons:
         """These polygons, and others behind them."""
         offsets = np.concatenate([self.offsets, self.offsets[-1] + others.offsets[1:]])
         ignore = np.concatenate([self.ignore, others.ignore])
         vertices = np.concatenate([self.vertices, others.vertices])
-        return Polygons(vertices, offsets, ignore, self.texts + others.texts)
+        units = np.concatenate([self.units, others.units])
+        return Polygons(vertices, offsets, ignore, self.texts + others.texts, units)
 
     @property
     def areas(self) -> NDArray[np.float64]:
@@ -128,6 +147,15 @@ class Polygons:
         following = np.arange(1, len(points) + 1)
         following[self.offsets[1:] - 1] = self.offsets[:-1]
         return points, points[following]
+
+
+def check_units(setting: str, units: Sequence[str] | None) -> tuple[str, ...]:
+    """One unit or both as a tuple, in their order; ConfigError otherwise."""
+    units = units or ()
+    if isinstance(units, str) or any(unit not in UNITS for unit in units) or len(set(units)) < len(units):
+        problem = f"{setting}={units!r} must be a list of lines, words or both: [lines, words]"
+        raise ConfigError(problem, setting=setting, value=units)
+    return tuple(unit for unit in UNITS if unit in units)
 
 
 def move_points(points: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:

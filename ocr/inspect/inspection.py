@@ -231,7 +231,7 @@ def _merged(errors: Sequence[Error], inspection: Inspection) -> str:
 
 def _sizes(errors: Sequence[Error], inspection: Inspection) -> str:
     if inspection.boxes.unclip_ratio != EXACT:
-        return f"boxes.unclip_ratio=exact in place of {inspection.boxes.unclip_ratio}; or ocr sweep"
+        return f"boxes.unclip_ratio=exact in place of {inspection.boxes.unclip_ratio}; or glyphfeed test tune=true"
     near = sum(error.kind == MISSED and error.iou > 0.4 for error in errors)
     return f"{near} have an IoU over 0.4: larger pages or longer training; look whether the labels are tight"
 

@@ -58,7 +58,7 @@ class Candidates:
 
 @dataclass(eq=False)
 class MatchedPage:
-    """A page with its words and boxes, matched as `ocr test` does."""
+    """A page with its words and boxes, matched as `glyphfeed test` does."""
 
     given: PageInput
     settings: BoxesFromMap
@@ -206,7 +206,7 @@ def page_rectangle(page: PageInput) -> Rectangle:
 
 
 def overlaps_of(detections: Detections, truth: Polygons) -> Overlaps:
-    """How boxes and words overlap on the page, as `ocr test` measures it."""
+    """How boxes and words overlap on the page, as `glyphfeed test` measures it."""
     boxes = read_rings(detections.polygons, "boxes").in_float64()
     return measure_overlaps(boxes, read_rings(truth, "words").in_float64(), truth.ignore)
 

@@ -30,7 +30,8 @@ def settings_of(config: DictConfig, architecture: Mapping[str, Any]) -> Detector
         architecture=dict(architecture),
         letterbox=asdict(letterbox),
         normalization=asdict(normalization),
-        targets=_arguments(make(config.targets, "targets"), Targets),
+        # The units are those of the architecture.
+        targets={name: value for name, value in _targets(config).items() if name != "units"},
         boxes=_arguments(make(config.boxes, "boxes"), BoxesFromMap),
         provenance=Provenance(installed_versions(), seed=config.seed),
     )
@@ -43,6 +44,10 @@ def page_stages(config: DictConfig) -> tuple[Letterbox, Normalize] | None:
     if len(stages) != 1 or not isinstance(stages[0], Letterbox) or normalization is None:
         return None
     return stages[0], normalization
+
+
+def _targets(config: DictConfig) -> dict[str, Any]:
+    return _arguments(make(config.targets, "targets"), Targets)
 
 
 def _arguments(made: Any, kind: type[Any]) -> dict[str, Any]:

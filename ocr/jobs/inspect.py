@@ -124,7 +124,7 @@ def _predicted(config: DictConfig, module: OCRPLModule, data: OCRDataModule) -> 
                 prob_map,
                 np.asarray(batch["inverse_matrix"][page], dtype=np.float64),
                 batch["shape"][page],
-                truth_on_page(batch, page),
+                truth_on_page(batch, page, next(iter(module.model.units), "")),
             )
 
 

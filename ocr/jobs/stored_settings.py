@@ -16,6 +16,7 @@ from rich.text import Text
 from ocr.jobs.config_folders import CONFIGS
 from ocr.jobs.detector_settings import page_stages
 from ocr.jobs.recipe import AUTO
+from ocr.models.detector import OPTIONAL
 from ocr.models.load import StoredDetector, read_detector
 from ocr.models.packaged import named_detector
 from ocr.models.settings import PARTS, SQUARE, DetectorSettings
@@ -119,6 +120,8 @@ def _adopt(config: DictConfig, settings: DetectorSettings, part: str, command: C
     defaults = {name: item.default for name, item in inspect.signature(get_object(node._target_)).parameters.items()}
     lines = []
     for name, value in getattr(settings, part).items():
+        if name in OPTIONAL:
+            continue  # What the labels here surround decides; maps of other units are left out of the weights.
         key = f"{NODES[part]}.{name}"
         if name in defaults and (here := _value(config, key, defaults[name])) != value:
             by_group = here not in (_value(command.defaults, key, defaults[name]), AUTO)

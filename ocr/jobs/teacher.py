@@ -64,6 +64,14 @@ def build_distillation(config: DictConfig) -> Distillation | None:
             path=str(images),
         )
     detector, settings = stored.build()
+    if len(detector.units) > 1 or len(config.get("units") or ()) > 1:
+        raise ConfigError(
+            f"{stored.source}: a student learns one map of its teacher. Set units=[lines] or units=[words], and a "
+            "teacher of one unit",
+            setting="units",
+            value=list(detector.units),
+            path=stored.path,
+        )
     different = list(_differences(config, settings))
     if different:
         shown = ", ".join(f"targets.{name}={here}" for name, here, _ in different)

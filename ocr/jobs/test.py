@@ -31,7 +31,7 @@ def test(config: DictConfig, console: Console) -> dict[str, float]:
         from ocr.jobs.tune import tune
 
         return tune(config, console)
-    module = trained_module(config)
+    module = trained_module(config, several_units=True)
     data = OCRDataModule(config)
     check_annotated(data.dataset("test"), "test")
     trainer = build_trainer(config, training=False)

@@ -157,8 +157,14 @@ def log_settings(trainer: lightning.Trainer, config: DictConfig) -> None:
             logger.log_hyperparams(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
 
 
-def trained_module(config: DictConfig) -> OCRPLModule:
+def trained_module(config: DictConfig, several_units: bool = False) -> OCRPLModule:
     """The module of a config with the weights of its detector file."""
+    if not several_units and len(config.units or ()) > 1:
+        raise ConfigError(
+            "units=[lines,words]: this command looks at one map. Set units=[lines] or units=[words]",
+            setting="units",
+            value=list(config.units),
+        )
     stored = read_chosen(config)
     if stored is None:
         raise ConfigError(

@@ -167,7 +167,8 @@ def predict_maps(config: DictConfig, module: Any, console: Console) -> list[Page
             maps = model(images, with_threshold=False).prob_map.float().cpu().numpy()[:, 0]
             for page, prob_map in enumerate(maps):
                 matrix = np.asarray(batch["inverse_matrix"][page], dtype=np.float64)
-                pages.append(PageMap(prob_map, matrix, batch["shape"][page], truth_on_page(batch, page)))
+                truth = truth_on_page(batch, page, next(iter(module.model.units), ""))
+                pages.append(PageMap(prob_map, matrix, batch["shape"][page], truth))
     return pages
 
 

@@ -16,7 +16,7 @@ from ocr.pipeline.batch import Batch, Item, Padding, Slot, listed, lists, stacke
 from ocr.pipeline.normalize import Normalize
 from ocr.pipeline.path import PagePath
 from ocr.pipeline.sample import Array, Sample, rounded_up
-from ocr.pipeline.targets import MAPS, StoredTargets, Targets
+from ocr.pipeline.targets import MAPS, StoredTargets, Targets, unit_axis
 
 MAX_KEPT = 8
 """Buffers that are kept for reuse; more are in flight only if the user holds batches for longer."""
@@ -26,9 +26,16 @@ class BatchBuffer:
     """The arrays of one batch, one slot per sample."""
 
     def __init__(
-        self, size: int, height: int, width: int, dtype: np.dtype[Any], pinned: bool, padding: Padding | None = None
+        self,
+        size: int,
+        height: int,
+        width: int,
+        dtype: np.dtype[Any],
+        pinned: bool,
+        padding: Padding | None = None,
+        units: Sequence[str] = (),
     ) -> None:
-        """With `padding`, pages can be smaller than their slots."""
+        """With `padding`, pages can be smaller than their slots; `units` are those that have maps."""
         self.key = (size, height, width, dtype)
         self.padding = padding
         self.is_being_filled = True
@@ -37,7 +44,8 @@ class BatchBuffer:
         new = _pinned_array if pinned else np.empty
         page = (height, width, 3) if dtype == np.uint8 else (3, height, width)
         self.image: Array = new((size, *page), dtype)
-        self.maps: dict[str, Array] = {name: new((size, height, width), spec.dtype) for name, spec in MAPS.items()}
+        shape = (size, *unit_axis(units), height, width)
+        self.maps: dict[str, Array] = {name: new(shape, spec.dtype) for name, spec in MAPS.items()}
 
     def slot(self, position: int) -> Slot:
         """Where to write a sample."""
@@ -85,8 +93,8 @@ class BatchBuffer:
 class BufferPool:
     """The batch buffers of one loader."""
 
-    def __init__(self, padding: Padding | None = None) -> None:
-        self._padding = padding
+    def __init__(self, padding: Padding | None = None, units: Sequence[str] = ()) -> None:
+        self._padding, self._units = padding, units
         self._kept: list[BatchBuffer] = []
         self._lock = threading.Lock()
         # Torch itself reuses pinned memory, and knows when a copy to the device is over.
@@ -104,13 +112,13 @@ class BufferPool:
             height, width = shape or rounded_up(height, width)
         key = (size, height, width, dtype)
         if self.pinned:
-            return BatchBuffer(*key, pinned=True, padding=self._padding)
+            return BatchBuffer(*key, pinned=True, padding=self._padding, units=self._units)
         with self._lock:
             for buffer in self._kept:
                 if buffer.key == key and buffer.is_idle():
                     buffer.is_being_filled = True
                     return buffer
-            buffer = BatchBuffer(*key, pinned=False, padding=self._padding)
+            buffer = BatchBuffer(*key, pinned=False, padding=self._padding, units=self._units)
             self._kept = [*self._kept, buffer][-MAX_KEPT:]
         return buffer
 
@@ -126,7 +134,7 @@ class PageBatches(BatchMaker):
     def __init__(self, path: PagePath, finish: Finish | None) -> None:
         super().__init__(finish)
         self.path = path
-        self.buffers = BufferPool(path.padding)
+        self.buffers = BufferPool(path.padding, path.drawn.units)
 
     def name(self, index: int) -> str:
         return self.path.source.names[index]

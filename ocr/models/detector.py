@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,18 @@ from torch.nn import functional
 
 from ocr.checks import check_integer
 from ocr.errors import ConfigError
+from ocr.geometry.polygons import check_units
 from ocr.models.decoder import build_decoder
 from ocr.models.encoder import STRIDES, Encoder
-from ocr.models.head import DBHead, Prediction
+from ocr.models.head import DBHead, Prediction, with_units
+from ocr.models.orientation import OrientationHead
 from ocr.models.scale_fusion import ScaleFusion
 from ocr.models.weights import describe_misfit
 
-ARCHITECTURE = ("encoder", "decoder", "channels", "head_channels", "scale_fusion")
+ARCHITECTURE = ("encoder", "decoder", "channels", "head_channels", "scale_fusion", "units", "orientation")
 """Arguments that determine the shapes of the weights."""
+OPTIONAL = ("units", "orientation")
+"""Of these, weights of others fit too."""
 
 
 class TextDetector(nn.Module):
@@ -28,6 +32,8 @@ class TextDetector(nn.Module):
     >>> detector = TextDetector("mobilenetv3_small_050", channels=32).eval()
     >>> detector(torch.zeros(1, 3, 100, 60)).prob_map.shape
     torch.Size([1, 1, 100, 60])
+
+    With `units=("lines", "words")` it has a map for each; with one of them, or none, one map.
     """
 
     def __init__(
@@ -43,6 +49,8 @@ class TextDetector(nn.Module):
         channels_last: bool = True,
         checkpoint_gradients: bool = False,
         freeze_epochs: int = 0,
+        units: Sequence[str] | None = None,
+        orientation: int | None = None,
     ) -> None:
         super().__init__()
         check_integer("freeze_epochs", freeze_epochs)
@@ -57,13 +65,20 @@ class TextDetector(nn.Module):
             if number <= 0:
                 raise ConfigError(f"{name}={number} must be > 0; {usual} is usual", setting=name, value=number)
         shape = (encoder, decoder, channels, head_channels, scale_fusion)
-        self.architecture: dict[str, Any] = dict(zip(ARCHITECTURE, shape, strict=True))
+        self.units = check_units("units", units)
+        """What each map finds; empty: one map of what the labels surround."""
+        self.architecture: dict[str, Any] = dict(zip(ARCHITECTURE, shape, strict=False))
         """TextDetector(**architecture) can load the weights."""
+        if self.units:
+            self.architecture["units"] = list(self.units)
         self.encoder = Encoder(encoder, pretrained, weights, checkpoint_gradients)
+        self.orientation: OrientationHead | None = None
         self.freeze_epochs = freeze_epochs
         self.decoder = build_decoder(decoder, self.encoder.channels, channels)
         self.scale_fusion = ScaleFusion(self.decoder.level_channels) if scale_fusion else None
-        self.head = DBHead(sum(self.decoder.level_channels), head_channels, k)
+        self.head = DBHead(sum(self.decoder.level_channels), head_channels, k, max(1, len(self.units)))
+        if orientation is not None:
+            self.add_orientation(orientation)
         self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
         self.to(memory_format=self.memory_format)
 
@@ -75,6 +90,13 @@ class TextDetector(nn.Module):
         features = torch.cat(levels, dim=1) if self.scale_fusion is None else self.scale_fusion(levels)
         prediction: Prediction = self.head(features, self.training if with_threshold is None else with_threshold)
         return prediction.crop(height, width)
+
+    def add_orientation(self, side: int) -> OrientationHead:
+        """A new head that tells how a page is turned, from its pixels in a square of `side`."""
+        check_integer("orientation", side, minimum=STRIDES[-1])
+        self.orientation = OrientationHead(self.encoder.channels)
+        self.architecture["orientation"] = side
+        return self.orientation
 
     def start_epoch(self, epoch: int) -> None:
         """The encoder learns from epoch `freeze_epochs` on."""
@@ -90,11 +112,21 @@ class TextDetector(nn.Module):
         source: str = "the checkpoint",
         path: str | Path | None = None,
     ) -> None:
-        """Load weights of the same architecture. Otherwise raises ConfigError, which names the differences."""
+        """Load weights of the same architecture. Otherwise raises ConfigError, which names the differences.
+
+        Units may differ: each map starts as the stored map of its unit, or as the first one that is stored.
+        """
+        stored_units = (architecture or {}).get("units") or ()
+        state_dict = with_units(state_dict, stored_units, self.units)
+        if self.orientation is None:  # New training moves the encoder, and the head no longer fits.
+            state_dict = {name: value for name, value in state_dict.items() if not name.startswith("orientation.")}
         different = {
             name: architecture[name]
             for name, value in self.architecture.items()
-            if architecture is not None and name in architecture and architecture[name] != value
+            if architecture is not None
+            and name in architecture
+            and name not in OPTIONAL
+            and architecture[name] != value
         }
         if different:
             shown = ", ".join(
@@ -119,7 +151,7 @@ class TextDetector(nn.Module):
         own, parts = self.state_dict(), tuple(f"{name}." for name, _ in self.named_children() if name != "encoder")
         fitting = {
             name: value
-            for name, value in other.state_dict().items()
+            for name, value in with_units(other.state_dict(), other.units, self.units).items()
             if name.startswith(parts) and name in own and own[name].shape == value.shape
         }
         self.load_state_dict(fitting, strict=False)

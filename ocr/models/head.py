@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ FIRST_THRESHOLD = 0.4
 
 
 class Prediction(NamedTuple):
-    """Maps (B, 1, H, W) of the whole page; `thresh` and `binary` only if requested."""
+    """Maps (B, U, H, W) of the whole page, one per unit; `thresh` and `binary` only if requested."""
 
     prob_logits: torch.Tensor
     thresh: torch.Tensor | None = None
@@ -30,6 +31,12 @@ class Prediction(NamedTuple):
         extras = (part if part is None else part[corner] for part in (self.thresh, self.binary))
         return Prediction(self.prob_logits[corner], *extras)
 
+    def of_unit(self, number: int) -> Prediction:
+        """The maps of one unit."""
+        own = slice(number, number + 1)
+        extras = (part if part is None else part[:, own] for part in (self.thresh, self.binary))
+        return Prediction(self.prob_logits[:, own], *extras)
+
     @property
     def prob_map(self) -> torch.Tensor:
         """Probability of text, float32: what boxes are made from."""
@@ -37,13 +44,13 @@ class Prediction(NamedTuple):
 
 
 class DBHead(nn.Module):
-    """The two branches of DBNet; the threshold branch runs only in training."""
+    """The two branches of DBNet, each with one map per unit; the threshold branch runs only in training."""
 
-    def __init__(self, in_channels: int, channels: int, k: float = 50.0) -> None:
+    def __init__(self, in_channels: int, channels: int, k: float = 50.0, maps: int = 1) -> None:
         super().__init__()
         self.k = k
-        self.prob = _branch(in_channels, channels, FIRST_PROBABILITY)
-        self.thresh = _branch(in_channels, channels, FIRST_THRESHOLD)
+        self.prob = _branch(in_channels, channels, FIRST_PROBABILITY, maps)
+        self.thresh = _branch(in_channels, channels, FIRST_THRESHOLD, maps)
 
     def forward(self, features: torch.Tensor, with_threshold: bool) -> Prediction:
         prob_logits = self.prob(features)
@@ -63,10 +70,26 @@ def binarize(prob_logits: torch.Tensor, thresh_logits: torch.Tensor, k: float) -
         return thresh, torch.sigmoid(k * (prob_logits.float().sigmoid() - thresh))
 
 
-def _branch(in_channels: int, channels: int, first_value: float) -> nn.Sequential:
+def with_units(
+    weights: Mapping[str, torch.Tensor], stored: Sequence[str], wanted: Sequence[str], prefix: str = "head."
+) -> dict[str, torch.Tensor]:
+    """Weights of a head with other units: each map starts as the stored map of its unit, or as the first one."""
+    if tuple(stored) == tuple(wanted) or max(len(stored), len(wanted)) < 2:
+        return dict(weights)
+    sources = [stored.index(unit) if unit in stored else 0 for unit in wanted or ("",)]
+    size = STRIDE * STRIDE
+
+    def picked(value: torch.Tensor) -> torch.Tensor:
+        return torch.cat([value[at * size : (at + 1) * size] for at in sources])
+
+    last = tuple(f"{prefix}{branch}.1." for branch in ("prob", "thresh"))
+    return {name: picked(value) if name.startswith(last) else value for name, value in weights.items()}
+
+
+def _branch(in_channels: int, channels: int, first_value: float, maps: int) -> nn.Sequential:
     # One step from stride 4 to full size. The published two transposed convolutions, with a norm between them at
     # stride 2, make a whole training step of the lite preset a third longer on a CPU, and its maps no better.
-    last = nn.Conv2d(channels, STRIDE * STRIDE, 1)
+    last = nn.Conv2d(channels, maps * STRIDE * STRIDE, 1)
     nn.init.normal_(last.weight, std=0.5 / math.sqrt(channels))
     nn.init.constant_(last.get_parameter("bias"), math.log(first_value / (1 - first_value)))
     return nn.Sequential(ConvNormReLU(in_channels, channels), last, nn.PixelShuffle(STRIDE))

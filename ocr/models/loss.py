@@ -21,7 +21,10 @@ LOWER_BITS = 0x7FFFFFFF
 
 
 class DBLoss(nn.Module):
-    """Weighted sum of the three parts; the default weights are those of the published code (5, 10, 1)."""
+    """Weighted sum of the three parts; the default weights are those of the published code (5, 10, 1).
+
+    With a map per unit, the mean over the units that pages of the batch are labelled in.
+    """
 
     def __init__(
         self,
@@ -51,19 +54,53 @@ class DBLoss(nn.Module):
         device = prediction.prob_logits.device
         with torch.autocast(device.type, enabled=False):
             prob, thresh, prob_mask, thresh_mask = (batch[name].to(device, non_blocking=True) for name in MAPS)
-            parts = {
-                "prob": balanced_cross_entropy(
-                    prediction.prob_logits.float(), prob, prob_mask, self.negative_ratio, self.eps
-                ),
-                "thresh": masked_l1(prediction.thresh.float(), thresh, thresh_mask, self.eps),
-                "binary": masked_dice(prediction.binary.float(), prob, prob_mask, self.eps),
-            }
+            if prob.shape[1] != prediction.prob_logits.shape[1]:
+                raise ConfigError(
+                    f"{prob.shape[1]} target maps for {prediction.prob_logits.shape[1]} predicted ones. Set the same "
+                    "units for model and targets",
+                    setting="units",
+                    value=prob.shape[1],
+                )
+            if prob.shape[1] == 1:
+                parts = self._parts(prediction, prob, thresh, prob_mask, thresh_mask)
+            else:
+                shares = _shares_of_units(prob_mask)
+                maps = (prob, thresh, prob_mask, thresh_mask)
+                of_units = [
+                    self._parts(prediction.of_unit(unit), *(value[:, unit, None] for value in maps))
+                    for unit in range(prob.shape[1])
+                ]
+                stacked = {name: torch.stack([part[name] for part in of_units]) for name in of_units[0]}
+                parts = {name: (values * shares).sum() for name, values in stacked.items()}
             loss = torch.stack([self.weights[name] * part for name, part in parts.items()]).sum()
         return loss, {name: part.detach() for name, part in parts.items()}
+
+    def _parts(
+        self,
+        prediction: Prediction,
+        prob: torch.Tensor,
+        thresh: torch.Tensor,
+        prob_mask: torch.Tensor,
+        thresh_mask: torch.Tensor,
+    ) -> dict[str, torch.Tensor]:
+        assert prediction.thresh is not None
+        assert prediction.binary is not None
+        logits = prediction.prob_logits.float()
+        return {
+            "prob": balanced_cross_entropy(logits, prob, prob_mask, self.negative_ratio, self.eps),
+            "thresh": masked_l1(prediction.thresh.float(), thresh, thresh_mask, self.eps),
+            "binary": masked_dice(prediction.binary.float(), prob, prob_mask, self.eps),
+        }
 
     def extra_repr(self) -> str:
         weights = ", ".join(f"{name}_weight={weight}" for name, weight in self.weights.items())
         return f"{weights}, negative_ratio={self.negative_ratio}"
+
+
+def _shares_of_units(prob_mask: torch.Tensor) -> torch.Tensor:
+    """(U,): the share of each unit in the loss, 0 for one that no page of the batch is labelled in."""
+    labelled = prob_mask.bool().any(dim=3).any(dim=2).any(dim=0).float()
+    return labelled / labelled.sum().clamp(min=1)
 
 
 def check_weights(**weights: object) -> None:

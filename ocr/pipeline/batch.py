@@ -86,14 +86,14 @@ class Slot:
 
     def inside(self, width: int, height: int) -> Slot:
         """The part of the slot that a page takes, what is around it filled."""
-        if self.padding is None or next(iter(self.maps.values())).shape == (height, width):
+        if self.padding is None or next(iter(self.maps.values())).shape[-2:] == (height, width):
             return self
         image_chw = self.image.transpose(2, 0, 1) if self.image.dtype == np.uint8 else self.image
         fill_around(image_chw, height, width, self.padding.of_image(self.image.dtype))
         for name, array in self.maps.items():
             fill_around(array, height, width, self.padding.of_maps[name])
         inner = self.image[:height, :width] if self.image.dtype == np.uint8 else self.image[:, :height, :width]
-        return Slot(inner, {name: array[:height, :width] for name, array in self.maps.items()})
+        return Slot(inner, {name: array[..., :height, :width] for name, array in self.maps.items()})
 
     def write_page(self, image_hwc: Array, normalize: Normalize | None) -> None:
         """Copy the page, or normalise it on the way."""
@@ -175,7 +175,8 @@ def listed(sample: Sample) -> Item:
 
 def _words(polygons: Polygons) -> Item:
     vertices = polygons.vertices[None].copy()
-    return {
+    units = {"units": polygons.units.copy()} if polygons.units.any() else {}
+    return units | {
         "polygons": [vertices[:, start:end] for start, end in pairwise(polygons.offsets.tolist())],
         "ignore": polygons.ignore.copy(),
         "transcriptions": list(polygons.texts),
@@ -185,13 +186,13 @@ def _words(polygons: Polygons) -> Item:
 def stacked(arrays: Mapping[str, Array]) -> Batch:
     """The tensors of a batch over arrays of all its samples; pages are (B, H, W, 3) uint8 or (B, 3, H, W) floats."""
     images = torch.from_numpy(arrays["image"])
-    maps = {spec.batch_name: torch.from_numpy(arrays[name]).unsqueeze(1) for name, spec in MAPS.items()}
+    maps = {spec.batch_name: _with_unit_axis(torch.from_numpy(arrays[name]), 1) for name, spec in MAPS.items()}
     return {"images": images.permute(0, 3, 1, 2) if images.dtype == torch.uint8 else images} | maps
 
 
 def lists(items: Sequence[Item]) -> Batch:
     """What a batch holds besides its tensors."""
-    names = (*LISTED, "unseen") if any("unseen" in item for item in items) else LISTED
+    names = (*LISTED, *(name for name in ("units", "unseen") if any(name in item for item in items)))
     return {name: [item.get(name) for item in items] for name in names}
 
 
@@ -203,8 +204,12 @@ def image_tensor(image_hwc: Array, normalize: Normalize | None) -> torch.Tensor:
 
 
 def map_tensors(maps: Maps) -> Item:
-    """The maps as (1, H, W) tensors."""
-    return {name: _writable(array)[None] for name, array in maps.items()}
+    """The maps as (1, H, W) tensors, or (U, H, W) of several units."""
+    return {name: _with_unit_axis(_writable(array), 0) for name, array in maps.items()}
+
+
+def _with_unit_axis(maps: torch.Tensor, axis: int) -> torch.Tensor:
+    return maps if maps.ndim == axis + 3 else maps.unsqueeze(axis)
 
 
 def _writable(array: Array) -> torch.Tensor:
@@ -239,16 +244,21 @@ def _fits(item: Item, targets: Targets) -> bool:
 
 
 def same_maps(drawn_with: Targets, targets: Targets) -> bool:
-    """Whether maps that were drawn before are those of a collate function, which does not set the text size."""
-    return replace(drawn_with, min_text_size=0.0) == replace(targets, min_text_size=0.0)
+    """Whether maps that were drawn before are those of a collate function, which sets neither text size nor units."""
+    return drawn_with == _as_drawn(drawn_with, targets)
+
+
+def _as_drawn(drawn_with: Targets, targets: Targets) -> Targets:
+    return replace(targets, min_text_size=drawn_with.min_text_size, units=drawn_with.units)
 
 
 def _draw(item: Item, targets: Targets) -> Item:
     height, width = item.get("page_hw") or item["image"].shape[-2:]
     drawn_with: Targets | None = item.get("targets")
     if drawn_with is not None:
-        targets = replace(targets, min_text_size=drawn_with.min_text_size)
-    polygons = Polygons.pack(item["polygons"], item.get("ignore"))
+        targets = _as_drawn(drawn_with, targets)
+    units = {"units": item["units"]} if "units" in item else {}
+    polygons = Polygons.pack(item["polygons"], item.get("ignore"), **units)
     maps = map_tensors(targets.draw(polygons, width, height, item.get("annotated", True)))
     return maps | ({"padding": replace(item["padding"], of_maps=targets.outside)} if "padding" in item else {})
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocr.checks import Range
-from ocr.geometry.polygons import Polygons
+from ocr.geometry.polygons import UNITS, Polygons
 from ocr.pipeline.sample import PageView, Sample
 from ocr.pipeline.stage import Probabilistic
 
@@ -42,7 +42,9 @@ class CopyPasteLines(Probabilistic):
         """Lines and places for them; None if the page has none."""
         bounds = page.polygons.bounds.astype(np.float64)
         on_page = (bounds[:, :2] >= 0).all(axis=1) & (bounds[:, 2:] <= (page.width - 1, page.height - 1)).all(axis=1)
-        candidates = np.flatnonzero(on_page & ~page.polygons.ignore)
+        # Of a page that is labelled in lines and words, lines are copied, and their words with them.
+        is_whole = page.polygons.units == page.polygons.units.min(initial=len(UNITS))
+        candidates = np.flatnonzero(on_page & ~page.polygons.ignore & is_whole)
         if not len(candidates):
             return None
         paper = np.concatenate([bounds[candidates, :2].min(axis=0), bounds[candidates, 2:].max(axis=0)])
@@ -86,8 +88,21 @@ class CopyPasteLines(Probabilistic):
 
 def _moved(polygons: Polygons, copies: Copies) -> Polygons:
     outlines = list(polygons)
-    moved = [outlines[source] + shift for source, shift in zip(*copies, strict=True)]
-    return Polygons.pack(moved, texts=[polygons.texts[source] for source in copies.sources])
+    pairs = [(at, shift) for source, shift in zip(*copies, strict=True) for at in _with_its_words(polygons, source)]
+    sources = [at for at, _ in pairs]
+    moved = [outlines[at] + shift for at, shift in pairs]
+    texts = [polygons.texts[at] for at in sources]
+    return Polygons.pack(moved, polygons.ignore[sources], texts, polygons.units[sources])
+
+
+def _with_its_words(polygons: Polygons, line: int) -> list[int]:
+    """A polygon, and if it is a line, the words whose middle is inside."""
+    if polygons.units[line] != 1:
+        return [line]
+    outlines = list(polygons)
+    words = np.flatnonzero(polygons.units == 2)
+    inside = [cv2.pointPolygonTest(outlines[line], outlines[at].mean(axis=0).tolist(), False) >= 0 for at in words]
+    return [line, *words[np.array(inside, dtype=np.bool_)].tolist()]
 
 
 def _paste(page: NDArray[Any], image: NDArray[Any], outline: NDArray[np.float32], shift: NDArray[np.int64]) -> None:

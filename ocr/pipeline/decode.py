@@ -194,6 +194,6 @@ def _as_bytes(gray: NDArray[Any]) -> NDArray[np.uint8]:
     if gray.dtype.kind == "f":
         gray = np.nan_to_num(gray, posinf=0, neginf=0)
         if gray.max() <= 1:
-            return np.rint(gray.clip(0, 1) * 255).astype(np.uint8)
+            return np.asarray(np.rint(gray.clip(0, 1) * 255), np.uint8)
     whole = gray.astype(np.int64).clip(0)
-    return (whole >> max(0, int(whole.max()).bit_length() - 8)).astype(np.uint8)
+    return np.asarray(whole >> max(0, int(whole.max()).bit_length() - 8), np.uint8)

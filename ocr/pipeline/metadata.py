@@ -19,7 +19,7 @@ from ocr.formats.lines import shorten
 from ocr.formats.native import page_size
 from ocr.formats.validate import pack_words
 from ocr.geometry.mend import MAX_VERTICES
-from ocr.geometry.polygons import Polygons
+from ocr.geometry.polygons import UNITS, Polygons
 from ocr.pipeline.dense import DensePage
 from ocr.pipeline.sample import NO_POLYGONS, POLYGON_COUNTS, Sample
 
@@ -43,11 +43,11 @@ def pack_page(sample: Sample) -> bytes:
     return b"".join([_LENGTH.pack(len(metadata)), metadata, page.data.data])
 
 
-def unpack_page(value: bytes, **entry: Any) -> Sample:
+def unpack_page(value: bytes | memoryview, **entry: Any) -> Sample:
     """The sample that was packed; `entry` are its fields that are not in the value, such as its index and its name."""
     start = _LENGTH.size + _LENGTH.unpack_from(value)[0]
     page = DensePage(np.frombuffer(value, np.uint8, offset=start))
-    return Sample(**entry, **from_bytes(value[_LENGTH.size : start]), lazy=page)
+    return Sample(**entry, **from_bytes(bytes(value[_LENGTH.size : start])), lazy=page)
 
 
 def to_bytes(sample: Sample) -> bytes:
@@ -56,6 +56,8 @@ def to_bytes(sample: Sample) -> bytes:
     fields = _fields(sample)
     if any(text is not None for text in polygons.texts):
         fields["texts"] = polygons.texts
+    if polygons.units.any():
+        fields["units"] = polygons.units.tolist()
     fields |= _unseen(sample)
     # Half of a surrogate pair in a transcription is not valid UTF-8; escaped, it comes back as it was.
     text = json.dumps(fields).encode("ascii")
@@ -69,18 +71,19 @@ def from_bytes(data: bytes) -> dict[str, Any]:
     count, vertices, text = _LENGTHS.unpack_from(data)
     ends = accumulate((_LENGTHS.size, 72, vertices * 8, (count + 1) * 4, count, text))
     matrix, points, offsets, ignore, fields = (data[a:b] for a, b in pairwise(ends))
-    document = json.loads(fields)
+    document = json.loads(fields.decode("ascii"))
     polygons = Polygons(
         np.frombuffer(points, np.float32).reshape(-1, 2),
         np.frombuffer(offsets, np.int32),
         np.frombuffer(ignore, np.bool_),
         tuple(document.get("texts", ())),
+        np.array(document.get("units", ()), np.uint8),
     )
     inverse_matrix = np.frombuffer(matrix, np.float64).reshape(3, 3)
     listed = document.get("unseen")
-    unseen = (
-        NO_POLYGONS if listed is None else Polygons.pack(*(listed[name] for name in ("polygons", "ignore", "texts")))
-    )
+    unseen = NO_POLYGONS
+    if listed is not None:
+        unseen = Polygons.pack(listed["polygons"], listed["ignore"], listed["texts"], listed.get("units", ()))
     return _read_fields(document) | {"inverse_matrix": inverse_matrix, "polygons": polygons, "unseen": unseen}
 
 
@@ -117,6 +120,7 @@ def fields_digest(fields: dict[str, Any]) -> str:
     for polygons in (shown, unseen):
         for array in (polygons.vertices, polygons.offsets, polygons.ignore):
             hashed.update(array.tobytes())
+        hashed.update(polygons.units.tobytes() if polygons.units.any() else b"")
     hashed.update(repr((shown.texts, unseen.texts, [fields[name] for name in FIELDS])).encode(errors="surrogatepass"))
     return hashed.hexdigest()
 
@@ -138,6 +142,7 @@ def _listed(polygons: Polygons) -> dict[str, Any]:
         "polygons": [polygon.tolist() for polygon in polygons],
         "ignore": polygons.ignore.tolist(),
         "texts": list(polygons.texts),
+        **({"units": polygons.units.tolist()} if polygons.units.any() else {}),
     }
 
 
@@ -152,10 +157,14 @@ def read_polygons(document: dict[str, Any], where: str = "sample") -> Polygons:
     # Absent, null and [] leave the flags or texts of all polygons open.
     ignore: Any = document.get("ignore") or [False] * count
     texts: Any = document.get("texts") or [None] * count
-    if any(not isinstance(listed, list) or len(listed) != count for listed in (ignore, texts)):
-        problem = f"{where}: polygons, ignore and texts must be lists of the same length. Convert again"
+    units: Any = document.get("units") or [0] * count
+    if any(not isinstance(listed, list) or len(listed) != count for listed in (ignore, texts, units)):
+        problem = f"{where}: polygons, ignore, texts and units must be lists of the same length. Convert again"
         raise AnnotationError(problem, setting="polygons", value=polygons, path=where)
-    return pack_words(polygons, ignore, texts, lambda p: f"{where}: polygon {p}")
+    if any(type(unit) is not int or not 0 <= unit <= len(UNITS) for unit in units):
+        problem = f"{where}: units must be 0, 1 (lines) or 2 (words). Convert again"
+        raise AnnotationError(problem, setting="units", value=units, path=where)
+    return pack_words(polygons, ignore, texts, lambda p: f"{where}: polygon {p}", units)
 
 
 def read_claimed_size(document: dict[str, Any], where: str = "sample") -> tuple[int, int] | None:

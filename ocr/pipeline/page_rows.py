@@ -117,18 +117,19 @@ def _to_row(entry: Entry) -> bytes:
     has_texts = any(text is not None for text in polygons.texts)
     texts = json.dumps(polygons.texts, ensure_ascii=False).encode(errors="surrogatepass") if has_texts else b""
     lengths = _LENGTHS.pack(len(name), len(polygons.vertices), len(polygons), len(texts), width, height)
-    arrays = (polygons.vertices, polygons.offsets, polygons.ignore)
+    arrays = (polygons.vertices, polygons.offsets, polygons.ignore, polygons.units)
     return b"".join([lengths, name, *(array.tobytes() for array in arrays), texts])
 
 
 def _from_row(row: bytes) -> Entry:
     name, vertices, words, texts, width, height = _LENGTHS.unpack_from(row)
-    ends = accumulate((_LENGTHS.size, name, vertices * 8, (words + 1) * 4, words, texts))
-    named, points, offsets, ignore, written = (row[start:end] for start, end in pairwise(ends))
+    ends = accumulate((_LENGTHS.size, name, vertices * 8, (words + 1) * 4, words, words, texts))
+    named, points, offsets, ignore, units, written = (row[start:end] for start, end in pairwise(ends))
     polygons = Polygons(
         np.frombuffer(points, np.float32).reshape(-1, 2),
         np.frombuffer(offsets, np.int32),
         np.frombuffer(ignore, np.bool_),
         tuple(json.loads(written.decode(errors="surrogatepass"))) if texts else (),
+        np.frombuffer(units, np.uint8),
     )
     return Entry(named.decode(errors="surrogatepass"), polygons, (width, height) if width else None)

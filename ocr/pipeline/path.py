@@ -27,7 +27,7 @@ from ocr.pipeline.prefix import FixedPart, Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import Source, page_sizes
 from ocr.pipeline.stage import FixedStage, Sizes, Stage, sample_generator
-from ocr.pipeline.targets import StoredTargets, Targets
+from ocr.pipeline.targets import StoredTargets, Targets, drawing
 from ocr.pipeline.timing import timed
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ class PagePath:
                 self.cache.remember(state.path, settled, content)
         kept = self.cache.get(content, state.annotation)
         if kept.value is not None and not (kept.recheck and self._differs(index, kept.value)):
-            name = self.source.names[index]
-            return unpack_page(kept.value, index=index, filename=name, path=state.path, cached="hit")
+            return unpack_page(kept.value, index=index, filename=state.filename, path=state.path, cached="hit")
         raw = raw or self._read(index)
         sample = self._made(raw)
         if self.source.state(index).annotation == state.annotation:
@@ -135,7 +134,7 @@ class PagePath:
     @property
     def drawn(self) -> Targets:
         """How maps are drawn where none are stored."""
-        return self.targets.targets if isinstance(self.targets, StoredTargets) else self.targets
+        return drawing(self.targets)
 
     @cached_property
     def fixed_part(self) -> FixedPart:
@@ -173,7 +172,7 @@ class PagePath:
     def _made(self, raw: Sample) -> Sample:
         return raw if self.source.is_ready else self.fixed_part(raw)
 
-    def _differs(self, index: int, value: bytes) -> bool:
+    def _differs(self, index: int, value: bytes | memoryview) -> bool:
         """Whether the stages now make something else of a page; then nothing that is kept of these stages is used."""
         assert self.cache is not None
         try:

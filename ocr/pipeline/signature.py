@@ -45,6 +45,7 @@ UNKNOWN = Signature(-1, 0, 0, 0)
 class SourceState(NamedTuple):
     """What a page is made of, known without reading it."""
 
+    filename: str
     path: str
     """Of its file, or of the shard and its name there."""
     signature: Signature | None

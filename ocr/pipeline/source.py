@@ -96,8 +96,8 @@ class FolderSource(Source):
     """File name of each page that was left out when the annotation was read, and why."""
     reopen: Callable[[], FolderSource | None] | None = None
     """Opens the folder again if the annotation was changed since it was opened."""
-    _known: dict[int, tuple[str, bytes]] = field(default_factory=dict, init=False, repr=False)
-    """Path and digest of the annotation of pages that were asked for."""
+    _known: dict[int, tuple[str, str, bytes]] = field(default_factory=dict, init=False, repr=False)
+    """Name, path and digest of the annotation of pages that were asked for."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -135,11 +135,11 @@ class FolderSource(Source):
         if known is None:
             entry = self.entries[index]
             annotation = annotation_digest(entry.filename, entry.polygons, entry.claimed_size, self.annotated)
-            known = os.path.join(self.folder, entry.filename), annotation
+            known = entry.filename, os.path.join(self.folder, entry.filename), annotation
             if len(self._known) < MAX_REMEMBERED:
                 self._known[index] = known
-        path, annotation = known
-        return SourceState(path, file_signature(path), annotation)
+        filename, path, annotation = known
+        return SourceState(filename, path, file_signature(path), annotation)
 
     def size(self, index: int, max_pixels: int) -> tuple[int, int]:
         path = os.path.join(self.folder, self.entries.names[index])
@@ -179,7 +179,7 @@ def annotation_digest(
     filename: str, polygons: Polygons, claimed_size: tuple[int, int] | None, annotated: bool
 ) -> bytes:
     """Digest of all that a page is made of besides its image: stages see its name, and what the annotation says."""
-    arrays = (polygons.vertices, polygons.offsets, polygons.ignore)
+    arrays = (polygons.vertices, polygons.offsets, polygons.ignore, *([polygons.units] if polygons.units.any() else []))
     words = repr((polygons.texts, claimed_size, annotated))
     return bytes.fromhex(digest(filename, *(array.tobytes() for array in arrays), words))
 

@@ -7,7 +7,7 @@ by D, the threshold map rises to `thresh_max` on the outline and falls to `thres
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import count
@@ -20,10 +20,10 @@ import pyclipper
 from numpy.typing import NDArray
 
 from ocr.checks import SHARE, Range, check_numbers
-from ocr.errors import ConfigError, MapError
+from ocr.errors import ConfigError, DataError, MapError
 from ocr.formats.maps import map_file, read_maps
 from ocr.geometry.kernels.maps import draw_maps, find_upright_boxes, measure_outlines
-from ocr.geometry.polygons import Polygons
+from ocr.geometry.polygons import Polygons, check_units
 from ocr.pipeline.fingerprint import digest, stages_digest
 from ocr.pipeline.sample import Maps, Sample
 from ocr.pipeline.stage import FixedStage
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class MapSpec(NamedTuple):
-    """A target map, (H, W) of a page."""
+    """A target map, (H, W) of a page, or (U, H, W) if text is found in U units."""
 
     dtype: type[np.generic]
     outside: float | str
@@ -92,12 +92,16 @@ class Targets(FixedStage):
 
     Text whose shorter side is below `min_text_size` is left out of the loss, and so is text that is marked ignore or
     whose shrunk form vanishes. The default is 2 pixels because receipts at 640 have lines of 6.
+
+    With one of `units`, labels of the other are left out; with both, each unit has its maps. A page whose labels are
+    all of the other unit is masked: nobody outlined what is to be found there.
     """
 
     shrink_ratio: float = 0.4
     thresh_min: float = 0.3
     thresh_max: float = 0.7
     min_text_size: float = 2.0
+    units: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         inside = Range(0, 1, above=True, below=True)
@@ -105,6 +109,7 @@ class Targets(FixedStage):
         if self.thresh_min >= self.thresh_max:
             problem = f"{self!r}: thresh_min < thresh_max must hold"
             raise ConfigError(problem, setting="Targets.thresh_min", value=self.thresh_min)
+        object.__setattr__(self, "units", check_units("Targets.units", self.units))
 
     @property
     def outside(self) -> dict[str, float]:
@@ -119,6 +124,7 @@ class Targets(FixedStage):
 
     def write(self, sample: Sample, out: Maps) -> str:
         """Draw the maps of a page in place; returns where they are from."""
+        self.check_units_of(sample)
         self.draw(sample.polygons, *sample.size, sample.annotated, out)
         return "drawn"
 
@@ -126,7 +132,38 @@ class Targets(FixedStage):
         self, polygons: Polygons, width: int, height: int, annotated: bool = True, out: Maps | None = None
     ) -> Maps:
         """The maps of a page of this size, written into `out` if it is given."""
-        maps = empty_maps(width, height) if out is None else out
+        maps = empty_maps(width, height, self.units) if out is None else out
+        for number, unit in enumerate(self.units or ("",)):
+            labels = self.labels_of(polygons, unit)
+            # A page without text has none in either unit.
+            looked_for = annotated and (len(labels) > 0 or not len(polygons))
+            own = {name: array[number] for name, array in maps.items()} if len(self.units) > 1 else maps
+            self._draw_unit(labels, looked_for, own)
+        return maps
+
+    def labels_of(self, polygons: Polygons, unit: str) -> Polygons:
+        """The labels that a map of this unit is drawn from."""
+        return polygons.of_unit(unit, unsaid=len(self.units) < 2) if self.units else polygons
+
+    def check_units_of(self, sample: Sample) -> None:
+        """DataError if the labels of a page do not tell the units apart that are to be learnt."""
+        said = sample.polygons.units
+        if len(self.units) == 2 and not said.all():
+            raise DataError(
+                f'{sample.path}: labels do not say whether they are lines or words. Write "unit": "lines" or "words" '
+                "into its annotation, or set units to one of them",
+                setting="units",
+                value=self.units,
+                path=sample.path,
+            )
+        if not self.units and said.any() and said.min() != said.max():
+            raise DataError(
+                f"{sample.path} is labelled in lines and in words. Set units=[lines], units=[words], or both",
+                setting="units",
+                path=sample.path,
+            )
+
+    def _draw_unit(self, polygons: Polygons, annotated: bool, maps: Maps) -> None:
         shapes, low, high = self.shapes(polygons), float(self.thresh_min), float(self.thresh_max)
         outlines = _read_only(polygons.vertices), _read_only(polygons.offsets)
         # If nobody looked for text, an empty map must not teach that there is none.
@@ -137,7 +174,6 @@ class Targets(FixedStage):
         shapes.fill_others(maps["prob_map"], maps["thresh_mask"])
         shapes.erase(maps["prob_mask"])
         shapes.erase(maps["thresh_mask"])
-        return maps
 
     def shapes(self, polygons: Polygons) -> Shapes:
         """What is drawn of polygons, and which are left out of the loss."""
@@ -222,8 +258,9 @@ class StoredTargets(FixedStage):
     def read(self, sample: Sample) -> tuple[Maps | None, str]:
         """The stored maps of a page; None with "drawn" if there are none, and with "stale" if they do not fit."""
         file = map_file(self.folder, sample.filename)
+        expected = maps_fingerprint(sample, self.targets)
         try:
-            _, maps = read_maps(file, ON_DISK, maps_fingerprint(sample, self.targets), sample.size)
+            _, maps = read_maps(file, ON_DISK, expected, sample.size, max(1, len(self.targets.units)))
         except FileNotFoundError:
             return None, "drawn"
         except MapError as error:
@@ -239,15 +276,26 @@ class StoredTargets(FixedStage):
         return maps, "stored"
 
 
-def empty_maps(width: int, height: int) -> Maps:
+def empty_maps(width: int, height: int, units: Sequence[str] = ()) -> Maps:
     """Memory for the maps of a page."""
-    return {name: np.empty((height, width), spec.dtype) for name, spec in MAPS.items()}
+    shape = (*unit_axis(units), height, width)
+    return {name: np.empty(shape, spec.dtype) for name, spec in MAPS.items()}
+
+
+def unit_axis(units: Sequence[str]) -> tuple[int, ...]:
+    """The first axis of maps of several units; maps of one have none."""
+    return (len(units),) if len(units) > 1 else ()
 
 
 def with_maps(targets: Targets | StoredTargets, sample: Sample) -> Sample:
     """The sample with its maps."""
-    maps = empty_maps(*sample.size)
+    maps = empty_maps(*sample.size, drawing(targets).units)
     return replace(sample, map_source=targets.write(sample, maps), maps=maps)
+
+
+def drawing(targets: Targets | StoredTargets) -> Targets:
+    """How maps are drawn where none are stored."""
+    return targets.targets if isinstance(targets, StoredTargets) else targets
 
 
 def _warn_once(folder: Path, reason: str) -> None:
@@ -272,6 +320,7 @@ def maps_fingerprint(sample: Sample, targets: Targets) -> str:
         polygons.vertices.tobytes(),
         polygons.offsets.tobytes(),
         polygons.ignore.tobytes(),
+        polygons.units.tobytes() if targets.units else b"",
     )
 
 

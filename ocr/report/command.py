@@ -21,6 +21,7 @@ def report(
     It needs no network, fits a phone and can be printed. A run is shown with its curves, hardest pages and settings;
     several are compared.
     """
+    from ocr.atomic import refuse_missing_folder
     from ocr.errors import ConfigError
     from ocr.report.run_page import write_runs
     from ocr.report.runs import read_run
@@ -32,5 +33,6 @@ def report(
             setting="RUN",
             value=len(given),
         )
+    refuse_missing_folder(out, "--out")
     write_runs([read_run(path) for path in given.values()], out)
     typer.echo(f"written: {out}")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
+from yaml import YAMLError
 
 from ocr.errors import DataError
 from ocr.report.charts import Point

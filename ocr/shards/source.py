@@ -96,7 +96,7 @@ class ShardSource(Source):
         content = bytes.fromhex(stored.content) or None
         # An index knows the content of each page; otherwise the shard's file tells whether it is the same.
         signature = self.files.signatures[stored.shard] if content is None else None
-        return SourceState(self._path(stored), signature, bytes.fromhex(stored.annotation), content)
+        return SourceState(stored.filename, self._path(stored), signature, bytes.fromhex(stored.annotation), content)
 
     def size(self, index: int, max_pixels: int) -> tuple[int, int]:
         stored = self.index.samples[index]

@@ -15,7 +15,7 @@ TO_HELP = "Format to write: native, coco, yolo, alto, label_studio, cvat, labelm
 def convert_labels(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="Annotation file, or folder with one file per image.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="File, or folder for yolo, alto, labelme, pascal_voc.")],
-    annotation_format: Annotated[str, typer.Option("--format", help=FORMAT_HELP)] = "auto",
+    annotation_format: Annotated[str, typer.Option(help=FORMAT_HELP)] = "auto",
     to: Annotated[str, typer.Option("--to", help=TO_HELP)] = "native",
     categories: Annotated[list[str] | None, typer.Option(help=CATEGORIES_HELP)] = None,
     image_path: Annotated[

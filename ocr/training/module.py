@@ -33,6 +33,8 @@ from ocr.training.stopwatch import Stopwatch
 from ocr.training.training_record import TrainingRecord
 
 CLEVAL_SCORES = ("det_p", "det_r", "det_h")
+NAMES = ("polygons", "ignore", "transcriptions", "units")
+"""Of what a batch lists about the words of a page."""
 PageListener = Callable[[Batch, int, Detections, tuple[Counts, ...]], None]
 """Takes each page that was scored: its batch, its number there, its boxes, and its counts at IoU 0.5 and 0.7."""
 
@@ -61,6 +63,9 @@ class OCRPLModule(lightning.LightningModule):
         self.normalization = normalization or Normalize()
         self.hmean = HmeanIoU(also_at=[TIGHT_IOU])
         self.cleval = CLEvalMetric() if cleval else None
+        units = model.units if len(model.units) > 1 else ()
+        self.of_units = {unit: UnitScores(cleval) for unit in units}
+        self._registered = nn.ModuleList(self.of_units.values())  # Metrics follow the module to its device.
         self.distillation = distillation
         self.settings = settings
         self.run: dict[str, Any] | None = None
@@ -75,7 +80,8 @@ class OCRPLModule(lightning.LightningModule):
         self._buffers_at_step: dict[str, torch.Tensor] = {}
         """Of the model, after the last step of the optimizer: a forward pass updates running averages at once."""
         self._pool: BoxPool | None = None
-        self._pages: list[Batch] = []
+        self._pages: list[tuple[Batch, str]] = []
+        """Each batch once per unit, in the order of the maps."""
 
     def setup(self, stage: str) -> None:
         # Before the first batch, which would count the compiler as waiting for data.
@@ -137,34 +143,32 @@ class OCRPLModule(lightning.LightningModule):
             prediction = self.model(batch["images"], with_threshold=False)
             prob_maps = prediction.prob_map.cpu()
         with self.stopwatch.measure("boxes"):
-            self._pool.submit(prob_maps, batch["inverse_matrix"], batch["shape"])
-        self._pages.append(batch)
-        self._score(keep=1)
+            for number, unit in enumerate(self.of_units or self.model.units or ("",)):
+                self._pool.submit(prob_maps[:, number, None], batch["inverse_matrix"], batch["shape"])
+                self._pages.append((batch, unit))
+        self._score(keep=max(1, len(self.of_units)))
 
     def on_validation_epoch_end(self) -> None:
         assert self._pool is not None
         self._score(keep=0)
         self._close_pool()
         with self.stopwatch.measure("scores"):
-            scores = {f"val/{name}": score for name, score in self.hmean.compute().items()}
-            if self.cleval is not None:
-                scores |= {
-                    f"val/cleval_{name}": score
-                    for name, score in self.cleval.compute().items()
-                    if name in CLEVAL_SCORES
-                }
+            scores = self._scores_of_units() if self.of_units else _scores(self.hmean, self.cleval)
         self.log_dict(scores, prog_bar=False, sync_dist=False, rank_zero_only=False)
         self.record.score(self.global_step, scores)
         self.hmean.reset()
         if self.cleval is not None:
             self.cleval.reset()
+        for scored in self.of_units.values():
+            scored.reset()
 
     @property
     def score_names(self) -> list[str]:
         """What a validation logs, for callbacks to monitor."""
         tight = f"_{round(TIGHT_IOU * 100)}"
         names = [f"val/{name}{at}" for at in ("", tight) for name in ("precision", "recall", "hmean")]
-        return names + [f"val/cleval_{name}" for name in CLEVAL_SCORES if self.cleval is not None]
+        names += [f"val/cleval_{name}" for name in CLEVAL_SCORES if self.cleval is not None]
+        return names + [f"{name}_{unit}" for unit in self.of_units for name in names]
 
     # A test is a validation on another split.
     on_test_epoch_start = on_validation_epoch_start
@@ -175,7 +179,7 @@ class OCRPLModule(lightning.LightningModule):
         if batch is None:
             return []
         maps = self.model(batch["images"], with_threshold=False).prob_map
-        return self.boxes.batch(maps, batch["inverse_matrix"], batch["shape"])
+        return self.boxes.batch(maps[:, :1], batch["inverse_matrix"], batch["shape"])
 
     def configure_optimizers(self) -> Any:
         optimizer = self.build_optimizer()
@@ -239,11 +243,17 @@ class OCRPLModule(lightning.LightningModule):
             with self.stopwatch.measure("boxes"):
                 found = next(pending)
             with self.stopwatch.measure("scores"):
-                self._score_batch(self._pages.pop(0), found)
+                self._score_batch(*self._pages.pop(0), found)
 
-    def _score_batch(self, batch: Batch, found: list[Detections]) -> None:
+    def _score_batch(self, batch: Batch, unit: str, found: list[Detections]) -> None:
         for page, detections in enumerate(found):
-            truth = truth_on_page(batch, page)
+            truth = truth_on_page(batch, page, unit, unsaid=not self.of_units)
+            if not len(truth) and len(batch["polygons"][page]):
+                continue  # It is labelled in the other unit.
+            if unit in self.of_units:
+                self.of_units[unit].update(detections.polygons, truth)
+                if unit != next(iter(self.of_units)):
+                    continue
             self.left_out += detections.left_out
             self.hmean.update(detections.polygons, truth)
             if self.on_scored_page is not None:
@@ -257,10 +267,55 @@ class OCRPLModule(lightning.LightningModule):
             self._pool = None
             self._pages.clear()
 
+    def _scores_of_units(self) -> dict[str, torch.Tensor]:
+        """Of each unit that pages are labelled in, and their means."""
+        found = {unit: _scores(scored.hmean, scored.cleval) for unit, scored in self.of_units.items() if scored.pages}
+        names = next(iter(found.values()), {})
+        means = {name: torch.stack([scores[name] for scores in found.values()]).mean() for name in names}
+        return means | {f"{name}_{unit}": score for unit, scores in found.items() for name, score in scores.items()}
 
-def truth_on_page(batch: Batch, page: int) -> Polygons:
-    """Every annotated polygon of one page of a batch, in source page coordinates."""
-    names = ("polygons", "ignore", "transcriptions")
-    shown = Polygons.pack(*(batch[name][page] for name in names)).moved(np.asarray(batch["inverse_matrix"][page]))
+
+class UnitScores(nn.Module):
+    """Scores of one unit, over the pages that are labelled in it."""
+
+    def __init__(self, cleval: bool) -> None:
+        super().__init__()
+        self.hmean = HmeanIoU(also_at=[TIGHT_IOU])
+        self.cleval = CLEvalMetric() if cleval else None
+        self.pages = 0
+
+    def update(self, found: Polygons, truth: Polygons) -> None:
+        self.pages += 1
+        self.hmean.update(found, truth)
+        if self.cleval is not None:
+            self.cleval.update(found, truth)
+
+    def reset(self) -> None:
+        self.pages = 0
+        self.hmean.reset()
+        if self.cleval is not None:
+            self.cleval.reset()
+
+
+def _scores(hmean: HmeanIoU, cleval: CLEvalMetric | None) -> dict[str, torch.Tensor]:
+    scores = {f"val/{name}": score for name, score in hmean.compute().items()}
+    if cleval is not None:
+        scores |= {f"val/cleval_{name}": score for name, score in cleval.compute().items() if name in CLEVAL_SCORES}
+    return scores
+
+
+def truth_on_page(batch: Batch, page: int, unit: str = "", unsaid: bool = True) -> Polygons:
+    """Every annotated polygon of one page of a batch, in source page coordinates; of one unit if one is given.
+
+    With `unsaid`, labels that do not say their unit are of it.
+    """
+    shown = _packed({name: batch[name][page] for name in NAMES if name in batch})
+    truth = shown.moved(np.asarray(batch["inverse_matrix"][page]))
     unseen = batch["unseen"][page] if "unseen" in batch else None
-    return shown if unseen is None else shown.followed_by(Polygons.pack(*(unseen[name] for name in names)))
+    truth = truth if unseen is None else truth.followed_by(_packed(unseen))
+    return truth.of_unit(unit, unsaid) if unit else truth
+
+
+def _packed(words: Batch) -> Polygons:
+    units = words.get("units")
+    return Polygons.pack(words["polygons"], words["ignore"], words["transcriptions"], () if units is None else units)

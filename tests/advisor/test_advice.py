@@ -100,7 +100,7 @@ def test_the_screen_shows_the_verdict_first(capsys):
 
 def test_the_page_has_the_verdict_the_changes_and_the_machine(tmp_path):
     found = advice(
-        [row("cache <1>", 1.9, "cache"), row("2 threads", 0.5)], machine={"cores": "2"}, command="ocr advise"
+        [row("cache <1>", 1.9, "cache"), row("2 threads", 0.5)], machine={"cores": "2"}, command="glyphfeed advise"
     )
     found.other_rows = [row("small pages", 4.0, "size", hmean="not known")]
     found.stages, found.verified = {"decode": 0.004, "targets": 0.001}, [("present", 2.0, 1.6)]
@@ -110,7 +110,7 @@ def test_the_page_has_the_verdict_the_changes_and_the_machine(tmp_path):
     assert "cache <1>" not in page
     Markup(page).check()
     told = page_of(found)
-    for words in (found.sentence, "cache <1>", "small pages", "+25 %", "data/<pages>", "ocr advise"):
+    for words in (found.sentence, "cache <1>", "small pages", "+25 %", "data/<pages>", "glyphfeed advise"):
         assert words in told
     assert found._repr_html_().startswith("<iframe srcdoc=")
 

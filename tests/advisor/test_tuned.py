@@ -23,7 +23,7 @@ def apply(*given: str, change=CHANGE, experiment=None):
         groups = {word.partition("=")[0] for word in more}
         return compose_training([*(word for word in given if word.partition("=")[0] not in groups), *more])
 
-    return apply_changes(change, {"data": "base", "experiment": experiment}, composed, "ocr advise")
+    return apply_changes(change, {"data": "base", "experiment": experiment}, composed, "glyphfeed advise")
 
 
 def test_data_tuned_uses_it_in_a_project_with_an_experiment(project):
@@ -54,7 +54,7 @@ def test_what_the_command_line_sets_itself_cannot_be_applied(project):
 
 def test_a_tuned_config_does_not_include_itself(project):
     with rejects(ConfigError, setting="data", value="tuned"):
-        apply_changes(CHANGE, {"data": "tuned", "experiment": None}, compose_training, "ocr advise")
+        apply_changes(CHANGE, {"data": "tuned", "experiment": None}, compose_training, "glyphfeed advise")
 
 
 def test_advice_to_change_nothing_is_a_config_too(project):

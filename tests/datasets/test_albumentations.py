@@ -470,6 +470,12 @@ def test_a_word_below_the_width_of_a_tall_page_holds_a_crop_around_boxes() -> No
         assert (word < np.array([moved.width, moved.height]) + 0.5).all()
 
 
+@pytest.mark.parametrize("fill", [-1, 256, 0.5])
+def test_a_fill_that_no_pixel_has_is_left_to_albumentations(fill: float) -> None:
+    stages = translate([A.LongestMaxSize(64), A.PadIfNeeded(64, 64, fill=fill)])
+    assert not any(isinstance(stage, Letterbox) for stage in stages)
+
+
 def test_each_transform_is_a_stage_on_the_clock():
     stage = RandomAlbumentations((A.Blur(p=1), A.OneOf([A.Rotate(p=1)], p=1)))
     with stage_times() as times:

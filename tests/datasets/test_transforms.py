@@ -19,6 +19,7 @@ from ocr.datasets import DBTransforms
 from ocr.datasets.transforms import ConditionalNormalize, as_transforms
 from ocr.errors import ConfigError, MissingExtraError
 from ocr.pipeline.device import Normalize
+from ocr.pipeline.pixels import ColourJitter
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.suffix import RandomBlur, RandomFlip, RandomRotate, TextAwareCrop, Warp
 
@@ -327,3 +328,10 @@ def test_a_normalisation_at_the_end_of_a_list_joins_the_conversion_to_a_tensor(k
         assert image.dtype == torch.uint8
         found = transforms.normalization.on_device(image[None]).numpy()[0]
         assert np.array_equal(found, expected.transpose(2, 0, 1))
+
+
+def test_colours_of_a_normalised_page_are_not_changed() -> None:
+    jitter = ColourJitter(p=1)
+    with rejects(ConfigError, setting="transforms", value=jitter):
+        DBTransforms([Letterbox(64), A.Normalize(), jitter])
+    DBTransforms([Letterbox(64), A.ToFloat(255.0), jitter])

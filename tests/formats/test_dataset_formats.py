@@ -75,8 +75,6 @@ def test_mmocr_reads_boxes_where_there_are_no_polygons(tmp_path):
     page = {"img_path": "textdet_imgs/train/a.jpg", "instances": [{"bbox": [1, 2, 9, 5], "bbox_label": 0}]}
     found = read(tmp_path, "mmocr", {"metainfo": {}, "data_list": [page]})
     assert found.pages["textdet_imgs/train/a.jpg"].words[0].points == corners((1, 2, 9, 5))
-    with rejects(AnnotationError, value="textdet_imgs/train/a.jpg", path=tmp_path / "mmocr" / "a.json"):
-        read(tmp_path, "mmocr", {"data_list": [page, page]})
 
 
 def test_lsvt_finds_the_images_by_their_stem_and_keeps_its_prefix(tmp_path):

@@ -57,6 +57,28 @@ def test_a_folder_with_one_file_for_all_images_asks_for_the_file(tmp_path, forma
         read_annotations(folder)
 
 
+TWICE = {
+    "coco": JSON["coco"] | {"images": [{"id": at, "file_name": "a.jpg"} for at in (1, 2)]},
+    "mmocr": {"data_list": JSON["mmocr"]["data_list"] * 2},
+    "hiertext": {"annotations": JSON["hiertext"]["annotations"] * 2},
+    "label_studio": JSON["label_studio"] * 2,
+    "via": dict.fromkeys(("a.jpg1", "a.jpg2"), JSON["via"]["a.jpg12345"]),
+    "doctr": dict.fromkeys(("/x/a.jpg", "/y/a.jpg"), JSON["doctr"]["a.jpg"]),
+    "lsvt": dict.fromkeys(("a", "/x/a"), JSON["lsvt"]["a"]),
+    "wildreceipt": CONTENTS["wildreceipt"] * 2,
+    "paddle": CONTENTS["paddle"] + CONTENTS["paddle"].replace("Total", "Sum"),
+    "cvat": XML["cvat"].replace("</annotations>", '<image id="1" name="a.jpg"/></annotations>'),
+}
+
+
+@pytest.mark.parametrize("format", TWICE)
+def test_a_page_that_occurs_twice_is_refused_by_every_format_that_holds_several(tmp_path, format):
+    content = TWICE[format] if isinstance(TWICE[format], str) else json.dumps(TWICE[format])
+    file = write_example(tmp_path, format, content)
+    with rejects(AnnotationError, setting=None, value="a.jpg", path=file):
+        read_annotations(file, format)
+
+
 def paths_in(root, path=()):
     yield path
     for key, value in root.items() if isinstance(root, dict) else enumerate(root) if isinstance(root, list) else ():

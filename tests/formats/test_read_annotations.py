@@ -54,10 +54,6 @@ def format_or_complaint(path, format):
         return "a complaint" if path.name in str(error) else str(error)
 
 
-def test_every_format_is_covered_here():
-    assert list(FORMATS)[:7] == ["native", "icdar2015", "icdar2013", "total_text", "ctw1500", "coco", "paddle"]
-
-
 @pytest.mark.parametrize(("format", "content"), [(name, text) for name, texts in LABELS.items() for text in texts])
 def test_auto_finds_the_format_of_a_folder_and_of_one_file_in_it(tmp_path, format, content):
     (tmp_path / "a0.txt").write_text("\n")

@@ -18,6 +18,7 @@ from ocr.loader import Loader
 from ocr.loader.buffers import BatchBuffer, BufferPool, PageBatches
 from ocr.loader.workers import Pending
 from ocr.pipeline.sample import Sample
+from ocr.pipeline.targets import Targets
 
 
 def page(width: int = 8, height: int = 6) -> Sample:
@@ -105,7 +106,7 @@ class SlowPool(BufferPool):
 class PagesAtOnce:
     """A path whose workers ask for their slots at the same time; each slot is filled with its number."""
 
-    source, padding = SimpleNamespace(names=()), None
+    source, padding, drawn = SimpleNamespace(names=()), None, Targets()
 
     def __init__(self, workers: int) -> None:
         self.together = threading.Barrier(workers)

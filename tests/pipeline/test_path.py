@@ -181,7 +181,7 @@ class InMemory(Source):
     def state(self, index: int) -> SourceState:
         page = self.pages[index]
         annotation = annotation_digest(page.filename, page.polygons, page.claimed_size, page.annotated)
-        return SourceState(f"memory/{page.filename}", None, annotation, content_digest(page.encoded))
+        return SourceState(page.filename, f"memory/{page.filename}", None, annotation, content_digest(page.encoded))
 
 
 @pytest.mark.parametrize("split", ["train", "val"])

@@ -48,7 +48,7 @@ def test_a_run_is_shown_with_curves_pages_settings_and_epochs(tmp_path):
     assert table(page, "The run")[1][:8] == ["run", "0.817", "0.717", "0.900", "0.800", "6", "6 of 6", "0.348"]
     assert ["model.channels", "64"] in table(page, "Settings")
     assert len(table(page, "Epochs of run")) == 1 + 6
-    assert "ocr train &#39;dataset_base_path=/data/&lt;pages&gt;&#39; model.channels=64" in page
+    assert "glyphfeed train &#39;dataset_base_path=/data/&lt;pages&gt;&#39; model.channels=64" in page
 
 
 def test_runs_are_compared_best_first_and_only_by_settings_that_differ(tmp_path):
@@ -103,6 +103,13 @@ def test_the_command_draws_each_run_once(tmp_path):
     assert done.exit_code == 0, done.output
     assert Markup(out.read_text()).headings == SECTIONS
     assert len(table(out.read_text(), "Runs, best first")) == 1 + 2
+
+
+def test_a_misspelt_folder_of_the_page_is_refused_and_not_made(tmp_path):
+    out = tmp_path / "nowhere" / "report.html"
+    with rejects(ConfigError, setting="--out", value=out):
+        raise command(write_run(tmp_path / "a"), "--out", out).exception
+    assert not out.parent.exists()
 
 
 def test_more_runs_than_lines_that_can_be_told_apart_are_refused(tmp_path):

@@ -12,7 +12,7 @@ def test_a_run_is_read_with_its_curves_settings_pages_and_checkpoints(tmp_path, 
     monkeypatch.setenv("SECRET", "hunter2")
     run = read_run(write_run(tmp_path / "run"))
     assert run.name == "run"
-    assert run.command == "ocr train 'dataset_base_path=/data/<pages>' model.channels=64"
+    assert run.command == "glyphfeed train 'dataset_base_path=/data/<pages>' model.channels=64"
     assert [epoch["epoch"] for epoch in run.epochs] == list(range(1, 7))
     last = run.epochs[-1]
     assert (last["hmean"], last["samples_per_s"]) == (pytest.approx(0.9 - 0.5 / 6), 12.5)

@@ -284,3 +284,16 @@ def test_what_a_killed_process_left_is_removed_after_an_hour(tmp_path):
     os.utime(old, (time.time() - 3601,) * 2)
     read(Storage(tmp_path), upload("a", b"content"))
     assert [path.exists() for path in (old, new)] == [False, True]
+
+
+def test_what_fails_each_time_is_tried_as_often_as_was_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(shard_storage, "FIRST_PAUSE_SECONDS", 0)
+    calls = []
+
+    def fails():
+        calls.append(1)
+        raise OSError("cut")
+
+    with rejects(DataError, value=3, path="s3://a"):
+        Storage(tmp_path, tries=3)._retry(fails, "s3://a")
+    assert len(calls) == 3

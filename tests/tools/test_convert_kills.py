@@ -280,7 +280,7 @@ def test_converters_killed_at_random_moments_end_with_the_same_bytes(tmp_path):
 def test_ctrl_c_leaves_whole_shards_and_the_same_command_continues(tmp_path, monkeypatch, capsys):
     names = tuple(f"{number:03d}.jpg" for number in range(40))
     data, out = write_pages(tmp_path / "pages", names), tmp_path / "out"
-    words = ["convert", str(data), str(out), "--samples-per-shard", "1", "--workers", "2"]
+    words = ["shards", str(data), str(out), "--samples-per-shard", "1", "--workers", "2"]
     monkeypatch.setattr(sys, "argv", ["ocr", *words])
     with interrupted_at(20, data / "images"), pytest.raises(SystemExit) as ended:
         cli.main()

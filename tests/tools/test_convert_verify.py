@@ -188,7 +188,7 @@ def test_the_command_converts_verifies_and_says_so_with_its_exit_status(data, ou
     write_pages(data, ("a.jpg", "b.jpg"), split="train")
 
     def ocr(*arguments: object) -> tuple[int, str]:
-        done = CliRunner().invoke(app, ["convert", str(data), str(out), *map(str, arguments)])
+        done = CliRunner().invoke(app, ["shards", str(data), str(out), *map(str, arguments)])
         return done.exit_code, done.output
 
     status, told = ocr("--ready", "--size", 64, "--samples-per-shard", 3, "--verify")

@@ -22,10 +22,10 @@ def say(tmp_path, monkeypatch):
         for command in commands:
             done = runner.invoke(app, command.split())
             if isinstance(done.exception, GlyphFeedError):
-                shown.append(f"$ ocr {command}\nerror: {done.exception}\n")
+                shown.append(f"$ glyphfeed {command}\nerror: {done.exception}\n")
             else:
                 assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-                shown.append(f"$ ocr {command}\n{done.output}[exit {done.exit_code}]\n")
+                shown.append(f"$ glyphfeed {command}\n{done.output}[exit {done.exit_code}]\n")
         return same_everywhere("\n".join(shown))
 
     return run
@@ -99,31 +99,31 @@ def test_the_wording_of_conversions(say, tmp_path, snapshot):
     (tmp_path / "labels" / "gt_a.txt").write_text("0,0,9,0,9,5,0,5,Total\n115,322,###\n")
     (tmp_path / "file").touch()
     told = say(
-        "convert data shards --samples-per-shard 2",
-        "convert data shards --samples-per-shard 2",
-        "convert data shards --samples-per-shard 2 --verify",
-        "convert data shards",
-        "convert data other --verify",
-        "convert data file",
-        "convert data s3://bucket/shards",
-        "convert data other --samples-per-shard 0",
-        "convert data other --bytes-per-shard many",
-        "convert data other --split vall",
+        "shards data shards --samples-per-shard 2",
+        "shards data shards --samples-per-shard 2",
+        "shards data shards --samples-per-shard 2 --verify",
+        "shards data shards",
+        "shards data other --verify",
+        "shards data file",
+        "shards data s3://bucket/shards",
+        "shards data other --samples-per-shard 0",
+        "shards data other --bytes-per-shard many",
+        "shards data other --split vall",
     )
     (tmp_path / "shards" / "val-000001.tar").unlink()
     data.image_path("a.jpg", "val").write_bytes(b"no image")
     told += "\n" + say(
-        "convert data shards --verify",
-        "convert data bad --samples-per-shard 2",
-        "convert data bad --samples-per-shard 2 --on-bad-sample skip",
-        "convert-annotations labels out.json",
-        "convert-annotations labels out.json",
-        "convert-annotations out.json out.json --overwrite",
-        "convert-annotations labels out.txt",
-        "convert-annotations gone out.json",
-        "convert-annotations labels tasks.json --to label_studio",
-        "convert-annotations labels out.json --to page_xml",
-        "convert-annotations labels labelme --to labelme --image-path data/images/val",
+        "shards data shards --verify",
+        "shards data bad --samples-per-shard 2",
+        "shards data bad --samples-per-shard 2 --on-bad-sample skip",
+        "annotations labels out.json",
+        "annotations labels out.json",
+        "annotations out.json out.json --overwrite",
+        "annotations labels out.txt",
+        "annotations gone out.json",
+        "annotations labels tasks.json --to label_studio",
+        "annotations labels out.json --to page_xml",
+        "annotations labels labelme --to labelme --image-path data/images/val",
     )
     snapshot("convert", told)
 
@@ -136,7 +136,7 @@ NATIVE = '{"images": {"a.jpg": {"words": {"1": {"points": %s}}}}}'
     ["{}", '{"images": [], "annotations": [}', '{"pages": 1}', '{"shapes": []}', NATIVE % "3", "", "1,2,3", "1 2 3 4 5",
      json.dumps({"images": [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "x/a.jpg"}], "annotations": []})],
 )  # fmt: skip
-@pytest.mark.parametrize("command", ["convert data", "doctor data", "convert-annotations data/jsons/val.json out.json"])
+@pytest.mark.parametrize("command", ["shards data", "doctor data", "annotations data/jsons/val.json out.json"])
 def test_an_error_recommends_no_option_that_its_command_lacks(say, tmp_path, command, annotation):
     data = SmallDataset(tmp_path / "data")
     data.add("a.jpg", split="val")
@@ -150,8 +150,8 @@ def test_an_error_recommends_no_option_that_its_command_lacks(say, tmp_path, com
 def test_the_wording_of_the_cache(say, tmp_path, dataset_folder, snapshot):
     (tmp_path / "cache" / "pages").mkdir(parents=True)
     (tmp_path / "cache" / "pages" / "0123.rows").write_bytes(bytes(1900))
-    built = f"cache build dataset_base_path={dataset_folder} transforms.size=64 --folder cache"
-    told = say("cache ls --folder empty", "cache clear --folder empty", built, built, f"{built} data.cache=off")
+    built = f"cache build {dataset_folder} --set transforms.size=64 --folder cache"
+    told = say("cache ls --folder empty", "cache clear --folder empty", built, built, f"{built} --set data.cache=off")
     told += "\n" + say("cache ls --folder cache", columns=400)
     told += "\n" + say(
         "cache clear --folder cache",

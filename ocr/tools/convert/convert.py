@@ -348,7 +348,7 @@ def verify_split(
     except DataError as error:
         return Verified(split, problems=(Problem(path.name, "", None, str(error)),))
     if index is None:
-        raise DataError(f"{path} does not exist: nothing to verify. Write the shards: ocr convert SRC DST", path=path)
+        raise DataError(f"{path} does not exist, so nothing can be verified. Run: glyphfeed shards DATA OUT", path=path)
     plan = Plan(split, out.absolute(), absolute_source(dataset), make_recipe(dataset, index.kind), "skip", ())
     receipts = IndexReceipts(index)
 

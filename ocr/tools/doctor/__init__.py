@@ -1,4 +1,4 @@
-"""`ocr doctor`: what is wrong with a dataset, before training finds out."""
+"""`glyphfeed doctor`: what is wrong with a dataset, before training finds out."""
 
 from ocr.tools.doctor.examine import examine
 from ocr.tools.doctor.findings import KINDS, Finding, Report

@@ -246,7 +246,7 @@ def write_tasks(report: Report, format: str, out: Path) -> list[Path]:
             if name == split.name:
                 pages[image], scores[image] = _task(split, image, findings)
         annotations = Annotations(str(out), format, pages)
-        write_annotations(annotations, target, format, scores, "ocr doctor", image_path=split.folder)
+        write_annotations(annotations, target, format, scores, "glyphfeed doctor", image_path=split.folder)
         written.append(target)
     return written
 

@@ -12,7 +12,7 @@ from ocr.checks import check_choice
 from ocr.tools.synth.capture_style import CaptureShares, Scene, compose_scene
 from ocr.tools.synth.form import write_form
 from ocr.tools.synth.invoice import write_invoice
-from ocr.tools.synth.layout import UNITS, Color, Layout, Units
+from ocr.tools.synth.layout import BOTH, UNITS, Color, Layout, Units
 from ocr.tools.synth.letter import write_letter
 from ocr.tools.synth.printer import Printer
 from ocr.tools.synth.receipt import choose_style, in_some_script, write_receipt
@@ -21,7 +21,8 @@ from ocr.tools.synth.typeset import Typesetter, paper_size_em
 from ocr.tools.synth.vocabulary import chance
 
 MIXED = "mixed"
-UnitsOfPages = Literal["words", "lines", "usual"]
+LabelUnits = Literal["words", "lines", "both"]
+UnitsOfPages = Literal["words", "lines", "both", "usual"]
 USUAL = "usual"
 
 
@@ -71,17 +72,17 @@ def choose_kind(rng: np.random.Generator, kind: str) -> str:
 
 def check_units(units: str) -> UnitsOfPages:
     """The name of a unit, or an error that lists them."""
-    check_choice("units", units, (*UNITS, USUAL))
+    check_choice("units", units, (*UNITS, BOTH, USUAL))
     return cast("UnitsOfPages", units)
 
 
-def units_of(kind: str, units: UnitsOfPages) -> Units:
+def units_of(kind: str, units: UnitsOfPages) -> LabelUnits:
     """What the polygons of a page surround."""
     return KINDS[kind].units if units == "usual" else units
 
 
 def set_page(
-    rng: np.random.Generator, megapixels: tuple[float, float], units: Units = "lines", kind: str = "receipt"
+    rng: np.random.Generator, megapixels: tuple[float, float], units: LabelUnits = "lines", kind: str = "receipt"
 ) -> tuple[Scene, Layout]:
     """The position of everything, before a pixel of the page is drawn."""
     chosen = KINDS[kind]
@@ -102,7 +103,7 @@ def set_page(
 
 
 def _set_receipt(
-    rng: np.random.Generator, megapixels: tuple[float, float], units: Units, shares: CaptureShares
+    rng: np.random.Generator, megapixels: tuple[float, float], units: LabelUnits, shares: CaptureShares
 ) -> tuple[Scene, Layout]:
     style = choose_style(rng)
     style, rows = in_some_script(rng, style, write_receipt(rng, style))

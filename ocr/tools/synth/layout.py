@@ -41,6 +41,8 @@ class Run:
     strip: Strip
     text: str
     illegible: bool = False
+    unit: str | None = None
+    """Where a page is labelled in both units: which one this is."""
 
 
 @dataclass(slots=True)
@@ -55,6 +57,7 @@ class Layout:
 
 Units = Literal["words", "lines"]
 UNITS: tuple[Units, ...] = get_args(Units)
+BOTH: Literal["both"] = "both"
 
 # In cap heights: 98 % of the gaps inside a labelled line are narrower, 93 % of those between two lines wider.
 LINE_GAP = 1.2
@@ -138,8 +141,10 @@ def split_words(
         lead_from = match.end()
 
 
-def label(pieces: Sequence[Piece], units: Units) -> list[Run]:
-    """The labelled regions of all printed words."""
+def label(pieces: Sequence[Piece], units: Units | Literal["both"]) -> list[Run]:
+    """The labelled regions of all printed words; of both units, the lines come first."""
+    if units == BOTH:
+        return [replace(run, unit=unit) for unit in reversed(UNITS) for run in label(pieces, unit)]
     runs: list[Run] = []
     for row in _rows(pieces):
         groups = _lines(row) if units == "lines" else [[piece] for piece in row]

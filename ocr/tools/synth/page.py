@@ -112,6 +112,7 @@ def _word(number: int, run: Run, polygon: Points, gray: NDArray[np.uint8]) -> Wo
         ignore=illegible,
         language=language_of(run.text),
         orientation=orientation,
+        unit=run.unit,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -64,7 +65,7 @@ class Printer:
     """Text printed under different numbers never shares a line."""
     pieces: list[Piece] = field(default_factory=list)
 
-    def finish(self, units: Units) -> Layout:
+    def finish(self, units: Units | Literal["both"]) -> Layout:
         """The layout with a label for each word or line."""
         self.layout.runs = label(self.pieces, units)
         return self.layout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class Typesetter:
         self.printer = Printer(rng, Layout(*size), ink, strength)
         self.frame_top: float | None = None
 
-    def set_rows(self, rows: list[Line], units: Units = "lines") -> Layout:
+    def set_rows(self, rows: list[Line], units: Units | Literal["both"] = "lines") -> Layout:
         """Place every line, then what crosses them."""
         y = (self.style.margin_em + 0.4) * self.em
         for row in rows:

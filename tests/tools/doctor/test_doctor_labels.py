@@ -97,7 +97,7 @@ def test_tasks_have_the_reason_at_the_region(faulty, suspected, tmp_path):
     regions = tasks[0]["predictions"][0]["result"]
     noted = [region["meta"]["text"][0] for region in regions if "text" in region.get("meta", {})]
     assert any(note.startswith("suspect-duplicate: another label has the same place") for note in noted)
-    assert tasks[0]["predictions"][0]["model_version"] == "ocr doctor"
+    assert tasks[0]["predictions"][0]["model_version"] == "glyphfeed doctor"
     (xml,) = write_tasks(suspected, "cvat", tmp_path / "tasks.xml")
     assert '<attribute name="note">suspect-missing: ' in xml.read_text()
 

@@ -91,3 +91,12 @@ def test_units_change_the_labels_and_nothing_else() -> None:
     layouts = (set_page(np.random.default_rng(0), (0.2, 0.2), units)[1] for units in UNITS)
     letters = [sorted("".join(texts(layout.runs)).replace(" ", "")) for layout in layouts]
     assert letters[0] == letters[1]
+
+
+def test_both_units_are_the_lines_and_the_words_of_the_same_pixels() -> None:
+    lines, words, both = (render_page(0, 3, megapixels=(0.2, 0.2), units=units) for units in ("lines", "words", "both"))
+    assert np.array_equal(both.image_hwc, lines.image_hwc)
+    points = [word.points for word in both.words]
+    assert points == [word.points for word in (*lines.words, *words.words)]
+    assert [word.unit for word in both.words] == ["lines"] * len(lines.words) + ["words"] * len(words.words)
+    assert all(word.unit is None for word in (*lines.words, *words.words))
