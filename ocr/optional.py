@@ -17,9 +17,11 @@ EXTRAS = {
     "onnxscript": "export",
     "openvino": "export",
     "tensorrt": "tensorrt",
+    "pandas": "pandas",
     "pypdfium2": "pdf",
     "fastapi": "serve",
     "prometheus_client": "serve",
+    "python_multipart": "serve",
     "uvicorn": "serve",
 }
 

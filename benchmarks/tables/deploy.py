@@ -32,7 +32,6 @@ RAPIDOCR = "rapidocr"
 FORMATS = {
     "onnx": ("fp16", "fp32", "int8"),
     "openvino": ("bf16", "fp16", "fp32", "int8"),
-    "torch_export": ("fp32",),
     "torchscript": ("fp32",),
 }
 FINE_TUNED = (("onnx", "int8"), ("openvino", "int8"))

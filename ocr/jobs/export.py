@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from ocr.checks import check_flag, check_integer
 from ocr.deploy.detector import Detector
-from ocr.deploy.export.export import Export, Exporter
+from ocr.deploy.export import Export, Exporter
 from ocr.deploy.inputs import PageSource
 from ocr.deploy.runtimes.torch_runtime import wrap_detector
 from ocr.errors import ConfigError
@@ -27,7 +27,7 @@ from ocr.pipeline.source import FolderSource, open_folder
 
 
 def export(config: DictConfig, console: Console) -> Path:
-    """Write `out`: the model with its settings and its proof in the metadata."""
+    """Write `out`: the model with its settings and its check in the metadata."""
     out = as_folder("out", config.out)
     check_flag("force", config.force)
     threads = None if config.threads.model == "auto" else config.threads.model

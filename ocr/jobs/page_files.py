@@ -82,7 +82,7 @@ def as_folder(setting: str, value: Any) -> Path:
 
 
 def open_detector(config: DictConfig) -> tuple[Path, Detector]:
-    """The file of `checkpoint_path`, or the package's own, and its detector with the settings of the config."""
+    """The file of `checkpoint_path`, or the bundled one, and its detector with the settings of the config."""
     model = find_model(str(config.checkpoint_path or packaged_detector()))
     detector = Detector.load(
         model,
@@ -91,7 +91,7 @@ def open_detector(config: DictConfig) -> tuple[Path, Detector]:
         boxes={name: value for name, value in (config.boxes or {}).items() if value is not None},
         max_pixels=config.decode.max_pixels,
         tile=config.tile,
-        scales=config.scales,
+        polygons=config.polygons,
     )
     return model, detector
 

@@ -116,7 +116,6 @@ class Prediction:
             "model": digest.hexdigest(),
             "boxes": asdict(detector.boxes),
             "tile": self.config.tile,
-            "scales": list(self.config.scales),
             "images": None if self.images.folder is None else os.path.realpath(self.images.folder),
         }
 

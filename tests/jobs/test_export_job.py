@@ -35,7 +35,7 @@ def test_a_dataset_proves_an_export_that_needs_no_other_setting(
     words = [f"checkpoint_path={detector_file}", f"dataset_base_path={synthetic}", f"out={out}", "pages=2"]
     run(monkeypatch, *words, "format=torchscript", "--force", "threads.model=1")
     assert "torchscript fp32" in capsys.readouterr().out
-    proof = open_model(out).info.proof
+    proof = open_model(out).info.check
     assert (proof["pages"], proof["threads"]) == (2, 1)
     assert json.dumps(proof["hmean"])
 
