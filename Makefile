@@ -29,11 +29,11 @@ demo: $(READY)  ## make receipts, check them, teach the bundled detector their w
 	@$(BIN)/python examples/demo.py $(DEMO)
 
 weights: $(READY)  ## train the detector that comes with the package, on synthetic pages (an hour or two; all in data/weights)
-	$(BIN)/ocr synth $(PAGES) --train 2400 --val 80 --seed 16 --megapixels 0.5 4 --units usual \
+	$(BIN)/glyphfeed synth $(PAGES) --train 2400 --val 80 --seed 16 --megapixels 0.5 4 --units usual \
 	    --kind receipt,receipt,receipt,form,form,form,letter,invoice --overwrite
-	$(BIN)/ocr train experiment=pretrain dataset_base_path=$(PAGES) output_dir=$(PAGES)/run hydra.run.dir=$(PAGES)/run
-	$(BIN)/ocr sweep dataset_base_path=$(PAGES) hydra.run.dir=$(PAGES)/run checkpoint_path=$(PAGES)/run/checkpoints/best.ckpt
-	$(BIN)/python -m ocr.tools.package_weights $(PAGES)/run/checkpoints/best.ckpt
+	$(BIN)/glyphfeed train experiment=pretrain dataset_base_path=$(PAGES) output_dir=$(PAGES)/run hydra.run.dir=$(PAGES)/run
+	$(BIN)/glyphfeed test tune=true dataset_base_path=$(PAGES) hydra.run.dir=$(PAGES)/run checkpoint_path=$(PAGES)/run/checkpoints/best.ckpt
+	$(BIN)/python -m ocr.tools.package_weights $(PAGES)/run/checkpoints/best.tuned.ckpt
 
 test: $(READY)  ## the tests of everything that a change can break: 6 minutes on two cores
 	$(BIN)/python -m pytest -n logical --dist worksteal -m "not slow" --durations=10
@@ -60,7 +60,7 @@ docs: $(READY)  ## the documentation site, built strictly into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet, warnings are not counted and strict has no effect
 
 bench: $(READY)  ## the quick benchmarks: make bench DATA=DIR ONLY=maps (default: synthetic pages)
-	$(BIN)/python benchmarks/run.py $(or $(ONLY),maps cold epochs grid boxes synth shards dali) $(if $(DATA),--data $(DATA)) \
+	$(BIN)/python benchmarks/run.py $(or $(ONLY),path epochs grid shards dali) $(if $(DATA),--data $(DATA)) \
 	    --show --folder data/bench
 
 figures: $(READY)  ## all benchmarks (hours) or ONLY=epochs, and their tables in README.md and docs/: make figures DATA=DIR FORMS=DIR

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.harness import Benchmark, Place, Result, columns_of
@@ -48,19 +48,14 @@ def check_marks(root: Path, benchmarks: Mapping[str, Benchmark]) -> None:
         raise ConfigError("; ".join(wrong), setting="figures", value=wrong, path=root)
 
 
-def write(root: Path, benchmarks: Iterable[Benchmark], results: Mapping[str, Result]) -> list[str]:
-    """Fill the marks and draw the pictures of these benchmarks; returns where."""
-    written = []
-    for one in benchmarks:
-        result = results[one.name]
-        for place in one.places:
-            path, mark = document(root, place.where)
-            replace_part(path, mark, render(result, place))
-            written.append(place.where)
-        for picture, draw in one.pictures.items():
-            draw(result, root / "docs" / picture)
-            written.append(picture)
-    return written
+def write(root: Path, one: Benchmark, result: Result) -> list[str]:
+    """Fill the marks and draw the pictures of this benchmark; returns where."""
+    for place in one.places:
+        path, mark = document(root, place.where)
+        replace_part(path, mark, render(result, place))
+    for picture, draw in one.pictures.items():
+        draw(result, root / "docs" / picture)
+    return [*(place.where for place in one.places), *one.pictures]
 
 
 def render(result: Result, place: Place) -> list[str]:

@@ -20,7 +20,6 @@ import os
 import pkgutil
 import platform
 import re
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -138,11 +137,12 @@ def figure(
     *,
     at_least: float | None = None,
     at_most: float | None = None,
+    digits: int | None = None,
 ) -> Figure | Target:
     """A `Target` if it has a bound, else a `Figure`."""
     if at_least is None and at_most is None:
-        return Figure(value, unit, measured=measured)
-    return Target(value, unit, at_least=at_least, at_most=at_most, measured=measured)
+        return Figure(value, unit, digits, measured)
+    return Target(value, unit, at_least, at_most, measured, digits)
 
 
 def times(slow: float, fast: float, at_least: float | None = None) -> Figure | Target:
@@ -470,8 +470,3 @@ def fastest(told: Mapping[str, Sequence[float]]) -> dict[str, float]:
 def rows_by_name(rows: Iterable[Row]) -> dict[str, Row]:
     """For tables that are computed from others."""
     return {row.name: row for row in rows}
-
-
-def medians(told: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """The median of each contender: of figures that vary by themselves."""
-    return {name: statistics.median(figures) for name, figures in told.items()}

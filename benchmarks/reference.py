@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import albumentations as A  # noqa: N812
 import cv2
 import numpy as np
 import pyclipper
+import shapely
 import torch
 from albumentations.pytorch import ToTensorV2
 from numpy.typing import NDArray
@@ -234,3 +235,108 @@ def compare_batches(theirs: Iterable[dict[str, Any]], ours: Iterable[Any]) -> st
         f"{equal} of {pages} float pages equal the reference's, bit for bit; {differing} pixels of the probability "
         f"maps differ; threshold maps differ by at most {gap:.1e}"
     )
+
+
+# -- boxes and scores
+
+Boxes = list[tuple[Array, float]]
+
+
+class MapPage(NamedTuple):
+    """A map and the matrix from it to the source page."""
+
+    prob_map: NDArray[np.float32]
+    inverse_matrix: NDArray[np.float64]
+    size: tuple[int, int]
+
+
+def network_like(prob_map: Array, rng: np.random.Generator) -> NDArray[np.float32]:
+    """A drawn map as a network would give it: soft edges, uneven level, noise, bridges between lines, false blobs."""
+    height, width = prob_map.shape
+    drawn = prob_map.copy()
+    for y, x in rng.permutation(np.argwhere(drawn > 0))[:6]:
+        cv2.line(drawn, (int(x), int(y)), (int(x), int(y) + int(rng.integers(4, 14))), 0.7, 1)
+    for _ in range(25):
+        centre, axes = rng.integers(0, (width, height)), rng.integers(1, 9, 2)
+        cv2.ellipse(drawn, centre.tolist(), axes.tolist(), float(rng.uniform(0, 180)), 0, 360, rng.uniform(0.3, 1), -1)
+    level = cv2.resize(rng.uniform(0.7, 1, (24, 24)).astype(np.float32), (width, height), interpolation=cv2.INTER_CUBIC)
+    noise = cv2.GaussianBlur(rng.normal(0, 1, drawn.shape).astype(np.float32), (0, 0), 1.2)
+    return np.clip(cv2.GaussianBlur(drawn, (0, 0), 1.0) * level + 0.12 * noise, 0, 1).astype(np.float32)
+
+
+def usual_loop(page: MapPage, boxes: Any) -> Boxes:
+    """The published post-processing, with the page's matrix in place of two scales."""
+    bitmap = page.prob_map > boxes.thresh
+    contours, _ = cv2.findContours((bitmap * 255).astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
+    found = []
+    for contour in contours:
+        if boxes.use_polygon:
+            points = cv2.approxPolyDP(contour, 0.002 * cv2.arcLength(contour, True), True).reshape(-1, 2)
+            if len(points) < 4:
+                continue
+        else:
+            points, side = mini_box(contour)
+            if side < boxes.min_size:
+                continue
+        score = box_score_fast(page.prob_map, points)
+        if score < boxes.box_thresh:
+            continue
+        # A bay that closes leaves several pieces. The published loop drops such a box; here the largest piece stays.
+        box = np.array(max(unclip(points, boxes.unclip_ratio), key=pyclipper.Area, default=[[0, 0]]))
+        corners, side = mini_box(box.astype(np.int32))
+        if side < boxes.min_size + 2:
+            continue
+        box = box if boxes.use_polygon else corners
+        moved = cv2.perspectiveTransform(box.reshape(-1, 1, 2).astype(np.float64), page.inverse_matrix).reshape(-1, 2)
+        on_page = np.clip(moved, 0, page.size)
+        if cv2.contourArea(on_page.astype(np.float32)) > 0:
+            found.append((on_page, score))
+    return found
+
+
+def mini_box(contour: Array) -> tuple[Array, float]:
+    """Corners of the smallest rectangle, top left first, and its shorter side."""
+    rectangle = cv2.minAreaRect(contour)
+    points = sorted(cv2.boxPoints(rectangle), key=lambda point: point[0])
+    left, right = sorted(points[:2], key=lambda point: point[1]), sorted(points[2:], key=lambda point: point[1])
+    # One rectangle in 28 has a corner at 348.99997 for 349, or a side of 2.9999995 for 3: cut to 348 the box would
+    # shift by a pixel, and under 3 it would be dropped.
+    return np.round([left[0], right[0], right[1], left[1]], 3), round(min(rectangle[1]), 3)
+
+
+def box_score_fast(prob_map: Array, points: Array) -> float:
+    """Mean of the map under a mask of the box."""
+    height, width = prob_map.shape
+    box = points.copy()
+    left, right = np.clip([np.floor(box[:, 0].min()), np.ceil(box[:, 0].max())], 0, width - 1).astype(int)
+    top, bottom = np.clip([np.floor(box[:, 1].min()), np.ceil(box[:, 1].max())], 0, height - 1).astype(int)
+    mask = np.zeros((bottom - top + 1, right - left + 1), dtype=np.uint8)
+    box[:, 0] -= left
+    box[:, 1] -= top
+    cv2.fillPoly(mask, box.reshape(1, -1, 2).astype(np.int32), 1)
+    return float(cv2.mean(prob_map[top : bottom + 1, left : right + 1], mask)[0])
+
+
+def unclip(points: Array, ratio: float) -> list[list[list[int]]]:
+    """The box moved out by area * ratio / length."""
+    polygon = shapely.Polygon(points)
+    offset = pyclipper.PyclipperOffset()
+    offset.AddPath(points, pyclipper.JT_ROUND, pyclipper.ET_CLOSEDPOLYGON)
+    pieces: list[list[list[int]]] = offset.Execute(polygon.area * ratio / polygon.length)
+    return pieces
+
+
+def shapely_counts(dets: Array, gts: Array, ignore: list[bool]) -> tuple[int, int]:
+    """Matches and counted detections by the protocol, as evaluation scripts do it: every pair is compared."""
+    det_shapes = [shapely.Polygon(quad.reshape(4, 2)) for quad in dets]
+    gt_shapes = [shapely.Polygon(quad.reshape(4, 2)) for quad in gts]
+    ignored = [shape for shape, flag in zip(gt_shapes, ignore, strict=True) if flag]
+    free = [all(det.intersection(shape).area <= 0.5 * det.area for shape in ignored) for det in det_shapes]
+    counted, matched = sum(free), 0
+    for gt in (shape for shape, flag in zip(gt_shapes, ignore, strict=True) if not flag):
+        overlaps = [(gt.intersection(det).area, det.area) for det in det_shapes]
+        for index, (shared, area) in enumerate(overlaps):
+            if free[index] and shared > 0.5 * (gt.area + area - shared):
+                free[index], matched = False, matched + 1
+                break
+    return matched, counted

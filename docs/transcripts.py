@@ -8,11 +8,13 @@ they print follows them. `last=N` keeps the last N lines of each. The digest sho
 
     <!-- transcript: last=12 digest=0123456789ab -->
     ```console
-    $ ocr doctor data/demo
+    $ glyphfeed doctor data/demo
     ```
     <!-- transcript: end -->
 
-A picture has the command that draws it, with PICTURE for its file: <!-- picture: ocr preview data/demo PICTURE -->
+A picture has the command that draws it, with PICTURE for its file:
+
+    <!-- picture: glyphfeed preview data/demo --out PICTURE -->
 """
 
 from __future__ import annotations

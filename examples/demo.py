@@ -20,11 +20,15 @@ console = Console(highlight=False, soft_wrap=True)
 STEPS = {
     "synth {data} --train 64 --val 24 --units words --overwrite": "makes receipts with exact labels: {data}/images",
     "doctor {data} --html {out}/doctor.html": "looks for errors in images and labels: {out}/doctor.html",
-    "preview {data} {out}/preview.png --split train": "draws pages and maps as the model sees them: {out}/preview.png",
-    "test weights=glyphfeed dataset_base_path={data} hydra.run.dir={out}/bundled": "scores the bundled detector",
+    "preview {data} --out {out}/preview.png --split train": (
+        "draws pages and maps as the model sees them: {out}/preview.png"
+    ),
+    "test weights=glyphfeed dataset_base_path={data} hydra.run.dir={out}/bundled": (
+        "scores the bundled detector, which has learnt lines: {out}/log.txt"
+    ),
     "train experiment=finetune recipe.steps=100 recipe.validations=2 dataset_base_path={data} output_dir={out}/run "
     "hydra.run.dir={out}/run": "teaches it words, from 64 pages: {out}/run",
-    "predict checkpoint_path={out}/run/checkpoints/best.ckpt images={data}/images/val out={out}/found overwrite=true": (
+    "predict {out}/run/checkpoints/best.ckpt {data}/images/val --out {out}/found --overwrite": (
         "finds the words of 24 other pages: {out}/found/drawn"
     ),
     "advise experiment=finetune dataset_base_path={data} json={out}/advice.json html={out}/advice.html": (
@@ -53,21 +57,21 @@ def main() -> None:
 
 def run(words: list[str], about: str, log) -> str:
     """What a command prints; the demo ends if it fails."""
-    log.write(f"$ ocr {shlex.join(words)}\n")
+    log.write(f"$ glyphfeed {shlex.join(words)}\n")
     log.flush()
     started = time.monotonic()
     with console.status(f"{words[0]} {about}"):
-        command = [sys.executable, "-m", "ocr.cli", *words]
+        command = [sys.executable, "-m", "ocr", *words]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8")
     log.write(done.stdout + "\n")
     if done.returncode:
-        sys.exit(f"{done.stdout[-2000:]}\nocr {words[0]} failed: {log.name} has all of it")
-    console.print(f"  ocr {words[0]:8} {about} ({time.monotonic() - started:.0f} s)")
+        sys.exit(f"{done.stdout[-2000:]}\nglyphfeed {words[0]} failed: {log.name} has all of it")
+    console.print(f"  glyphfeed {words[0]:8} {about} ({time.monotonic() - started:.0f} s)")
     return done.stdout
 
 
 def hmean(printed: str) -> float:
-    """The H-mean at an IoU of 0.5 in the table of `ocr test`."""
+    """The H-mean at an IoU of 0.5 in the table of `glyphfeed test`."""
     return float(re.search(r"IoU 0\.5 .*?([\d.]+) *│?$", printed, flags=re.MULTILINE)[1])
 
 

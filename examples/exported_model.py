@@ -1,4 +1,4 @@
-"""Run a model that `ocr export format=onnx` wrote, without GlyphFeed: boxes of one image as lines of x, y.
+"""Run a model that `glyphfeed export` wrote, without GlyphFeed: boxes of one image as lines of x, y.
 
 python examples/exported_model.py exported/model.onnx page.jpg
 """

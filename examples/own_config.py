@@ -1,4 +1,4 @@
-"""The config of `ocr train` with your own settings, composed and run in Python.
+"""The config of `glyphfeed train` with your own settings, composed and run in Python.
 
 python examples/own_config.py DIR OUT [KEY=VALUE...]
 """

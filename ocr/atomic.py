@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from ocr.errors import GlyphFeedError, OutputError
+from ocr.errors import ConfigError, GlyphFeedError, OutputError
 from ocr.system import has_ended
 
 
@@ -17,7 +18,7 @@ from ocr.system import has_ended
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary stream that becomes `path` when the block succeeds, and is removed when it fails."""
     target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.partial")
+    partial = target.with_name(f"{partial_prefix(target)}{os.getpid()}-{threading.get_ident()}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         stream = partial.open("wb")
@@ -32,6 +33,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise (error if isinstance(error, GlyphFeedError) else _cannot_write(target, error)) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def partial_prefix(target: Path) -> str:
+    """How the names of a file's partial files begin: a digest, as a file system may not take a longer name."""
+    return f".{hashlib.blake2b(os.fsencode(target.name), digest_size=8).hexdigest()}."
+
+
+def refuse_missing_folder(path: Path, setting: str) -> None:
+    """Raise ConfigError if a report's folder does not exist: a misspelt path must not become a folder."""
+    if not path.parent.is_dir():
+        raise ConfigError(
+            f"{setting} {path}: {path.parent} is not a folder. Create it, or choose another path",
+            setting=setting,
+            value=path,
+            path=path,
+        )
 
 
 def remove_partial_files(folder: Path) -> int:

@@ -84,17 +84,6 @@ def check_integer(setting: str, value: object, minimum: int = 0) -> None:
         raise ConfigError(f"{setting}={value!r} must be {allowed}", setting=setting, value=value)
 
 
-def check_flag(setting: str, value: object) -> None:
-    """Raise if a setting is not true or false: to Hydra `no` and `off` are words, which would count as true.
-
-    >>> check_flag("overwrite", "no")
-    Traceback (most recent call last):
-    ocr.errors.ConfigError: overwrite='no' must be true or false
-    """
-    if not isinstance(value, bool):
-        raise ConfigError(f"{setting}={value!r} must be true or false", setting=setting, value=value)
-
-
 def check_choice(setting: str, value: object, known: Collection[str]) -> None:
     """Raise if a setting is not one of the known words."""
     if value not in tuple(known):

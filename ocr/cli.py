@@ -1,36 +1,38 @@
-"""The `ocr` command. Every library that takes time to load is imported in the command that needs it."""
+"""The `glyphfeed` command. Every library that takes time to load is imported in the command that needs it."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from ocr import __version__
 from ocr.deploy.service.command import EXAMPLES as SERVE_EXAMPLES
-from ocr.deploy.service.command import serve
+from ocr.deploy.service.command import Polygons, serve
 from ocr.exit_status import one_line_errors
 from ocr.report.command import EXAMPLES as REPORT_EXAMPLES
 from ocr.report.command import report
-from ocr.tools.annotations_command import convert_annotations
+from ocr.tools.annotations_command import convert_labels
 from ocr.tools.cache import app as cache_app
-from ocr.tools.convert.command import convert
+from ocr.tools.convert.command import shards
 from ocr.tools.doctor_command import EXAMPLES as DOCTOR_EXAMPLES
 from ocr.tools.doctor_command import doctor
 
-PROJECT, TRAINING, SPEED, STORAGE = "Your data", "Training", "What takes how long", "Preparing ahead"
+DATA, TRAINING, USE = "Pages and labels", "Training: settings are KEY=VALUE", "Using a detector"
 HELP_OPTIONS = ["-h", "--help"]
+MODEL_HELP = "A checkpoint, an exported folder, or glyphfeed: the bundled detector."
 Command = Callable[[typer.Context], None]
 
 app = typer.Typer(
-    name="ocr",
+    name="glyphfeed",
     help="GlyphFeed: train text detectors without waiting for data.",
-    epilog="First steps: ocr synth data/demo, then ocr doctor data/demo, then ocr train experiment=finetune. "
-    "Your own settings: ocr init DIR",
+    epilog="First steps: glyphfeed synth data/demo, glyphfeed doctor data/demo, glyphfeed train experiment=finetune",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -39,7 +41,8 @@ app = typer.Typer(
 
 
 def _examples(*commands: str) -> str:
-    return "\n\n".join(["Examples:", *commands])
+    # Brackets are markup to rich.
+    return "\n\n".join(["Examples:", *(command.replace("[", "\\[") for command in commands)])
 
 
 def _show_version(wanted: bool) -> None:
@@ -56,11 +59,11 @@ def _root(
 ) -> None: ...
 
 
-@app.command(rich_help_panel=PROJECT, epilog=_examples("ocr init receipts"))
+@app.command(rich_help_panel=DATA, epilog=_examples("glyphfeed init receipts"))
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the project; made if it does not exist.")],
 ) -> None:
-    """Write a small project: your own configs with comments, and how to run them. Replaces no file."""
+    """Write a small project: your own settings, and how to run them."""
     from ocr.tools.init import write_project
 
     for file in write_project(folder):
@@ -69,11 +72,11 @@ def init(
 
 
 @app.command(
-    rich_help_panel=PROJECT,
-    epilog=_examples("ocr synth data/demo", "ocr synth pages --train 1000 --kind form --units words"),
+    rich_help_panel=DATA,
+    epilog=_examples("glyphfeed synth data/demo", "glyphfeed synth pages --train 1000 --kind form --units words"),
 )
 def synth(
-    out: Annotated[Path, typer.Argument(help="Folder for images/<split>/ and jsons/<split>.json.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for images/<split>/ and jsons/<split>.json.")],
     train: Annotated[int, typer.Option(help="Pages to train on.")] = 64,
     val: Annotated[int, typer.Option(help="Pages to validate on.")] = 24,
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 0,
@@ -83,7 +86,6 @@ def synth(
         str,
         typer.Option(help="words; lines; usual: lines on receipts, words elsewhere."),
     ] = "lines",
-    like: Annotated[Path | None, typer.Option(help="Match the pages of this folder: sizes, text, contrast.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; default: one per core.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing pages.")] = False,
 ) -> None:
@@ -99,7 +101,6 @@ def synth(
         megapixels=megapixels,
         kind=kind,
         units=check_units(units),
-        like=like,
         workers=workers,
         overwrite=overwrite,
     )
@@ -108,45 +109,54 @@ def synth(
         f"{made.pages} pages with {made.words} {named} ({made.ignored} illegible, {made.curved} curved; {made.turned} "
         f"pages EXIF-rotated) in {made.seconds:.1f} s: {out}"
     )
-    if made.comparison:
-        typer.echo(made.comparison)
 
 
-app.command(rich_help_panel=PROJECT, epilog=_examples(*DOCTOR_EXAMPLES))(doctor)
+app.command(rich_help_panel=DATA, epilog=_examples(*DOCTOR_EXAMPLES))(doctor)
 
 
 app.command(
-    "convert-annotations",
-    rich_help_panel=PROJECT,
+    "annotations",
+    rich_help_panel=DATA,
     epilog=_examples(
-        "ocr convert-annotations Label.txt jsons/train.json",
-        "ocr convert-annotations gt/ val.json",
-        "ocr convert-annotations train.json tasks.json --to label_studio --image-path images/train",
+        "glyphfeed annotations Label.txt jsons/train.json",
+        "glyphfeed annotations gt/ val.json",
+        "glyphfeed annotations train.json tasks.json --to label_studio --image-path images/train",
     ),
-)(convert_annotations)
+)(convert_labels)
+
+
+app.command(
+    rich_help_panel=DATA,
+    epilog=_examples("glyphfeed shards DATA", "glyphfeed shards DATA OUT --split val --ready --verify"),
+)(shards)
 
 
 @app.command(
-    rich_help_panel=PROJECT,
-    epilog=_examples("ocr preview data/demo preview.png", "ocr preview DIR train.png --split train --pages 4"),
+    rich_help_panel=DATA,
+    epilog=_examples(
+        "glyphfeed preview data/demo",
+        "glyphfeed preview DATA --split train --limit 4 --set experiment=receipts",
+        "glyphfeed preview DATA --set checkpoint_path=best.ckpt --out seen.png",
+    ),
 )
 def preview(
-    data: Annotated[Path, typer.Argument(help="Dataset: images/<split>/ and jsons/<split>.json.")],
-    out: Annotated[Path, typer.Argument(help="PNG to write.")],
-    split: Annotated[str, typer.Option(help="Split to show; train is augmented.")] = "val",
-    pages: Annotated[int, typer.Option(help="How many pages.")] = 3,
-    size: Annotated[int, typer.Option(help="Side of the letterboxed page.")] = 640,
-    seed: Annotated[int, typer.Option(help="Seed of the augmentation.")] = 0,
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Dataset: images/<split>/ and jsons/<split>.json.")],
+    out: Annotated[Path, typer.Option(help="PNG to write.")] = Path("preview.png"),
+    split: Annotated[str, typer.Option(help="train (augmented), val or test.")] = "val",
+    limit: Annotated[int, typer.Option(metavar="N", help="How many pages, spread over the split.")] = 3,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of glyphfeed train; repeatable.")
+    ] = None,
 ) -> None:
-    """Draw pages as the model sees them: polygons, probability map, threshold map, what the loss counts."""
+    """Draw pages as the model sees them: polygons, target maps, what the loss counts."""
     from ocr.tools.preview import draw_preview
 
-    for reason in draw_preview(data, out, split=split, pages=pages, size=size, seed=seed):
+    for reason in draw_preview(data, out, split=split, limit=limit, settings=settings or ()):
         typer.secho(f"left out: {reason}", fg="yellow", err=True)
     typer.echo(f"drawn: {out}")
 
 
-_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": HELP_OPTIONS}
+app.add_typer(cache_app, name="cache", rich_help_panel=DATA)
 
 
 def _become(job: str, overrides: list[str], package: str = "ocr.jobs") -> NoReturn:
@@ -155,142 +165,228 @@ def _become(job: str, overrides: list[str], package: str = "ocr.jobs") -> NoRetu
     os.execv(sys.executable, [sys.executable, "-m", f"{package}.{job}", *overrides])
 
 
-def _job(
-    *examples: str, name: str | None = None, options: str = "", panel: str = TRAINING
-) -> Callable[[Command], Command]:
-    """A command that passes its KEY=VALUE on to a job."""
-    metavar = f"KEY=VALUE... {options}".rstrip()
-    settings: dict[str, Any] = {"context_settings": _OVERRIDES, "options_metavar": metavar}
-    return app.command(name, rich_help_panel=panel, epilog=_examples(*examples), **settings)
+class JobCommand(TyperCommand):
+    """A command that passes its KEY=VALUE on to a job; its help ends with the commonest."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from rich.console import Console
+        from rich.table import Table
+
+        from ocr.jobs.common_settings import common_settings
+
+        super().format_help(ctx, formatter)
+        table = Table(title="The commonest settings", title_justify="left", box=None, padding=(0, 1))
+        table.add_column("KEY=DEFAULT", no_wrap=True)
+        table.add_column("")
+        for key, value, about in common_settings():
+            table.add_row(*(cell.replace("[", "\\[") for cell in (f"{key}={value}", about)))
+        Console().print(table)
+
+
+def _job(*examples: str) -> Callable[[Command], Command]:
+    settings: dict[str, Any] = {
+        "context_settings": {
+            "allow_extra_args": True,
+            "ignore_unknown_options": True,
+            "help_option_names": HELP_OPTIONS,
+        },
+        "options_metavar": "KEY=VALUE... [--cfg job] [--config-dir DIR]",
+    }
+    return app.command(cls=JobCommand, rich_help_panel=TRAINING, epilog=_examples(*examples), **settings)
 
 
 @_job(
-    "ocr train dataset_base_path=DIR model=lite trainer.max_epochs=20",
-    "ocr train data=webdataset dataset_base_path=DIR",
-    "ocr train resume=outputs/DAY/TIME/checkpoints/last.ckpt",
-    "ocr train --cfg job",
+    "glyphfeed train dataset_base_path=DATA model=lite trainer.max_epochs=20",
+    "glyphfeed train experiment=finetune dataset_base_path=DATA",
+    "glyphfeed train resume=outputs/DAY/TIME/checkpoints/last.ckpt",
 )
 def train(context: typer.Context) -> None:
     """Train a detector.
 
-    Takes settings as KEY=VALUE; `--cfg job` shows all of them. Configs in ./configs, or in `--config-dir DIR`, come
-    before those of the package.
+    Settings are KEY=VALUE; `--cfg job` shows all of them. Configs in ./configs, or in `--config-dir DIR`, come before
+    the package's.
     """
     _become("train", context.args)
 
 
-@_job("ocr test checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt dataset_base_path=DIR")
+@_job(
+    "glyphfeed test checkpoint_path=best.ckpt dataset_base_path=DATA",
+    "glyphfeed test tune=true checkpoint_path=best.ckpt dataset_base_path=DATA",
+)
 def test(context: typer.Context) -> None:
-    """Score a checkpoint. Takes the KEY=VALUE of `ocr train`."""
+    """Score a checkpoint; with tune=true, find better boxes.
+
+    Takes the KEY=VALUE of `glyphfeed train`. `tune=true` scores combinations of `grid` on the validation pages. If one
+    is better, and CLEval not lower, it is written as best.tuned.ckpt; the checkpoint stays as it is.
+    """
     _become("test", context.args)
 
 
 @_job(
-    "ocr predict checkpoint_path=best.ckpt images=FOLDER out=predictions",
-    "ocr predict images=FOLDER formats=[json,label_studio] draw=false",
-    "find . -name '*.jpg' | ocr predict checkpoint_path=exported images=- on_bad_sample=skip",
-)
-def predict(context: typer.Context) -> None:
-    """Find the text on images and PDFs: JSON, CSV, COCO, files for labelling tools, drawn pages.
-
-    `images` is a folder, a file, a pattern, or - for names on standard input. Pages that are in `out` already are not
-    done again, so that the same command goes on where it was stopped. `--cfg job` shows all settings.
-    """
-    _become("predict", context.args)
-
-
-@_job("ocr sweep checkpoint_path=best.ckpt dataset_base_path=DIR --keep-original")
-def sweep(context: typer.Context) -> None:
-    """Find the best settings for the boxes of a checkpoint, and write them into it.
-
-    Takes the KEY=VALUE of `ocr train`. `--keep-original` keeps the file from before as best.original.ckpt.
-    """
-    _become("sweep", context.args)
-
-
-@_job(
-    "ocr inspect checkpoint_path=best.ckpt dataset_base_path=DIR out=inspection",
-    "ocr inspect --compare before.ckpt after.ckpt dataset_base_path=DIR",
-    options="[--compare A.ckpt B.ckpt]",
+    "glyphfeed inspect checkpoint_path=best.ckpt dataset_base_path=DATA out=inspection",
+    "glyphfeed inspect checkpoint_path=before.ckpt compare=after.ckpt dataset_base_path=DATA",
 )
 def inspect(context: typer.Context) -> None:
-    """Find out what is wrong with a checkpoint: every error with its cause, and what would help.
+    """Find the errors of a checkpoint, their causes, and what would help.
 
-    Takes the KEY=VALUE of `ocr train`. Writes tables, and atlas.html with all pages and errors drawn. `--compare`
-    shows what got better and worse from one checkpoint to another.
+    Takes the KEY=VALUE of `glyphfeed train`. Writes tables, and atlas.html with all pages and errors drawn.
+    `compare=AFTER` shows what got better and worse from one checkpoint to another.
     """
     _become("inspect", context.args)
 
 
 @_job(
-    "ocr label-next checkpoint_path=best.ckpt images=FOLDER labelled=DIR --pages 20",
-    "ocr label-next images=FOLDER --tasks cvat --out next.xml --csv ranking.csv",
-    name="label-next",
-    options="[--pages N] [--tasks FORMAT --out FILE] [--json FILE] [--csv FILE]",
-)
-def label_next(context: typer.Context) -> None:
-    """Choose the pages that are worth labelling next, and write them as tasks with boxes to correct.
-
-    Pages come first if the detector is unsure of them, and if they are unlike each other and those of `labelled`: a
-    dataset, or an annotation of pages in `images`. `--cfg job` shows all settings.
-    """
-    _become("label_next", context.args)
-
-
-@_job(
-    "ocr export checkpoint_path=best.ckpt format=onnx dataset_base_path=DIR out=exported",
-    "ocr export checkpoint_path=best.ckpt format=openvino precision=int8 dataset_base_path=DIR out=small",
-    options="[--force]",
-)
-def export(context: typer.Context) -> None:
-    """Write a checkpoint for another runtime (ONNX, OpenVINO, TorchScript, torch.export, TensorRT).
-
-    The pages of `dataset_base_path` or `images` run through both; a model that finds other boxes is not written
-    unless --force is given. `--cfg job` shows all settings.
-    """
-    _become("export", context.args)
-
-
-app.command(rich_help_panel=TRAINING, epilog=_examples(*SERVE_EXAMPLES))(serve)
-
-
-@_job(
-    "ocr advise dataset_base_path=DIR",
-    "ocr advise dataset_base_path=DIR step_ms=60 apply=true html=advice.html",
-    panel=SPEED,
+    "glyphfeed advise dataset_base_path=DATA",
+    "glyphfeed advise dataset_base_path=DATA step_ms=60 apply=true html=advice.html",
 )
 def advise(context: typer.Context) -> None:
-    """Run a configuration and changes of it for a few seconds each, and say what would make training faster.
+    """Measure what would make training faster.
 
-    Takes the KEY=VALUE of `ocr train`, and step_ms=N (else the model is measured), split=val, stages=true,
-    verify=true, apply=true (for data=tuned), compile=true, all_rows=true, html=FILE, json=FILE.
+    Runs a configuration and changes of it for a few seconds each. Takes the KEY=VALUE of `glyphfeed train`, and
+    step_ms=N (else the model is measured), split=val, stages=true, verify=true, apply=true (for data=tuned),
+    compile=true, all_rows=true, html=FILE, json=FILE.
     """
     _become("job", context.args, package="ocr.advisor")
 
 
-app.command(rich_help_panel=SPEED, epilog=_examples(*REPORT_EXAMPLES))(report)
+app.command(rich_help_panel=TRAINING, epilog=_examples(*REPORT_EXAMPLES))(report)
 
 
-@app.command("compile", rich_help_panel=STORAGE, epilog=_examples("ocr compile"))
-def compile_kernels() -> None:
-    """Compile the kernels now, once per machine, instead of before the first training."""
-    from ocr.geometry.kernels.warm_up import warm_up
+@app.command(
+    rich_help_panel=USE,
+    epilog=_examples(
+        "glyphfeed predict glyphfeed scans",
+        "glyphfeed predict best.ckpt a.jpg b.pdf 'more/*.png' --format json --format label_studio --no-draw",
+        "find . -name '*.jpg' | glyphfeed predict exported - --skip-bad",
+    ),
+)
+def predict(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    pages: Annotated[
+        list[str],
+        typer.Argument(metavar="PAGES", help="Folders, images, PDFs, quoted patterns; -: names on standard input."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("predictions"),
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            help="json, csv, coco, label_studio, cvat, labelme, via, mmocr, paddle, pascal_voc; repeatable. "
+            "Default: json and csv.",
+        ),
+    ] = None,
+    draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Draw every page into OUT/drawn.")] = True,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start again; else only new pages are done.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out pages that cannot be read.")] = False,
+    thresh: Annotated[float | None, typer.Option(help="A pixel is text above it; default: of MODEL.")] = None,
+    box_thresh: Annotated[float | None, typer.Option(help="A box is kept above it; default: of MODEL.")] = None,
+    unclip_ratio: Annotated[str | None, typer.Option(help="How far boxes grow: exact, or a number.")] = None,
+    max_candidates: Annotated[int | None, typer.Option(help="Most boxes per page.")] = None,
+    tile: Annotated[str, typer.Option(help="Large pages in windows: auto, off, or pixels.")] = "auto",
+    polygons: Annotated[
+        Polygons | None, typer.Option(help="quad or curved; default: quad if MODEL was trained on quadrilaterals.")
+    ] = None,
+    max_pixels: Annotated[int, typer.Option(help="Larger pages are refused.")] = 178_956_970,
+    batch_size: Annotated[int, typer.Option(min=1, help="Pages per call of the model.")] = 8,
+    readers: Annotated[int, typer.Option(min=1, help="Threads that decode ahead.")] = 2,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, or a name that the runtime knows.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Cores for the model; default: all.")] = None,
+) -> None:
+    """Find the text on images and PDFs.
 
-    warm_up()
-    typer.echo("all kernels are compiled")
+    Writes JSON, CSV, files for labelling tools, and drawn pages. Pages that OUT has already are not done again: after
+    an interruption the same command resumes.
+    """
+    from rich.console import Console
+
+    from ocr.jobs.predict import PredictSettings
+    from ocr.jobs.predict import predict as run
+
+    ratio = _number(unclip_ratio)
+    boxes = {"thresh": thresh, "box_thresh": box_thresh, "unclip_ratio": ratio, "max_candidates": max_candidates}
+    settings = PredictSettings(
+        model,
+        pages,
+        out,
+        formats or ("json", "csv"),
+        draw,
+        overwrite,
+        "skip" if skip_bad else "raise",
+        {name: value for name, value in boxes.items() if value is not None},
+        {
+            "device": device,
+            "threads": threads,
+            "max_pixels": max_pixels,
+            "tile": None if tile == "off" else _number(tile),
+            "polygons": polygons,
+        },
+        batch_size,
+        readers,
+    )
+    with one_line_errors("interrupted: the same command resumes here"):
+        run(settings, Console())
 
 
-app.command(
-    rich_help_panel=STORAGE,
-    epilog=_examples("ocr convert DIR", "ocr convert DIR SHARDS --split val --ready --verify"),
-)(convert)
-app.add_typer(cache_app, name="cache", rich_help_panel=STORAGE)
+def _number(text: str | None) -> str | float | int | None:
+    for kind in (int, float):
+        try:
+            return None if text is None else kind(text)
+        except ValueError:
+            pass
+    return text
 
 
-def main(*words: str) -> None:
-    """Run the command line, with these words before its arguments."""
+@app.command(
+    rich_help_panel=USE,
+    epilog=_examples(
+        "glyphfeed export best.ckpt --to onnx --data DATA",
+        "glyphfeed export best.ckpt --to openvino --precision int8 --data DATA --out small",
+    ),
+)
+def export(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A checkpoint, or glyphfeed: the bundled detector.")],
+    to: Annotated[str, typer.Option("--to", help="onnx, openvino, torchscript or tensorrt.")] = "onnx",
+    precision: Annotated[str, typer.Option(help="fp32, fp16, bf16 or int8.")] = "fp32",
+    out: Annotated[Path, typer.Option(help="Folder for the model; an earlier export in it is replaced.")] = Path(
+        "exported"
+    ),
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Dataset: its val pages check the model, its train pages calibrate int8."),
+    ] = None,
+    pages: Annotated[Path | None, typer.Option(help="Instead: a folder of pages to check it on.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="Their annotation, for the H-mean.")] = None,
+    calibration: Annotated[Path | None, typer.Option(help="A folder of pages for the ranges of int8.")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", help="Pages to check it on, and to calibrate it.")] = 32,
+    threads: Annotated[int | None, typer.Option(min=1, help="Cores while both are timed; default: all.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write a model that fails its check.")] = False,
+) -> None:
+    """Write a checkpoint for another runtime, checked on pages.
+
+    The pages run through both; a model that finds other boxes is not written unless --force is given.
+    """
+    from rich.console import Console
+
+    from ocr.jobs.export import ExportSettings
+    from ocr.jobs.export import export as run
+
+    settings = ExportSettings(model, to, precision, out, data, pages, labels, calibration, limit, threads, force)
+    with one_line_errors("interrupted: nothing was written"):
+        run(settings, Console())
+
+
+app.command(rich_help_panel=USE, epilog=_examples(*SERVE_EXAMPLES))(serve)
+
+for registered in (*app.registered_commands, *cache_app.registered_commands):
+    # Typer keeps the line breaks of a docstring within its paragraphs.
+    paragraphs = cleandoc(getattr(registered.callback, "__doc__", None) or "").split("\n\n")
+    registered.help = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+
+
+def main() -> None:
+    """Run the command line."""
     with one_line_errors():
-        app([*words, *sys.argv[1:]], prog_name="ocr")
+        app(prog_name="glyphfeed")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""What this process has of the machine: cores, memory, and other processes."""
+"""What this process has of the machine: cores, memory, and other processes.
+
+Linux tells all of it in files; psutil is for other systems, and imported only there.
+"""
 
 from __future__ import annotations
 
 import os
-import resource
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,37 +21,38 @@ def usable_cores() -> int:
 
 def free_memory() -> int:
     """Bytes that programs could allocate, including what the page cache gives back: of the machine or the cgroup."""
-    free = _meminfo("MemAvailable")
-    if free is None:
-        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    free = _memory("MemAvailable", "available")
     return max(0, min([free, *(limit - used for limit, used in _cgroup_limits())]))
 
 
 def total_memory() -> int:
     """Bytes of memory of the machine, or of the cgroup if that has less."""
-    total = _meminfo("MemTotal")
-    if total is None:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([total, *(limit for limit, _ in _cgroup_limits())])
+    return min([_memory("MemTotal", "total"), *(limit for limit, _ in _cgroup_limits())])
 
 
 def memory_bytes() -> int:
-    """Proportional set size of this process and its descendants; its peak so far if the system does not report that."""
-    sizes = [_pss_bytes(process) for process in process_tree(os.getpid())]
-    if sizes[0] is None:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return sum(size for size in sizes if size is not None)
+    """Memory of this process and its descendants; what they share counts once where the system reports that."""
+    return sum(map(_memory_of, process_tree(os.getpid())))
 
 
-def _pss_bytes(process: int) -> int | None:
+def _memory_of(process: int) -> int:
     with suppress(OSError, StopIteration), open(f"/proc/{process}/smaps_rollup", encoding="ascii") as lines:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
-    return None
+    import psutil
+
+    with suppress(psutil.Error):
+        return int(psutil.Process(process).memory_info().rss)
+    return 0
 
 
 def process_tree(process: int) -> list[int]:
     """A process and its descendants."""
     found, threads = [process], f"/proc/{process}/task"
+    if not Path("/proc").exists():
+        import psutil
+
+        with suppress(psutil.Error):
+            return [process, *(child.pid for child in psutil.Process(process).children(recursive=True))]
     with suppress(OSError):
         for thread in os.listdir(threads):
             with suppress(OSError), open(f"{threads}/{thread}/children", encoding="ascii") as children:
@@ -71,12 +73,13 @@ def is_in_memory(path: Path) -> bool:
     return False
 
 
-def _meminfo(name: str) -> int | None:
-    try:
-        with (ROOT / "proc/meminfo").open(encoding="ascii") as lines:
-            return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
-    except (OSError, StopIteration):
-        return None
+def _memory(line: str, name: str) -> int:
+    """A number of bytes of the machine's memory."""
+    with suppress(OSError, StopIteration), (ROOT / "proc/meminfo").open(encoding="ascii") as lines:
+        return next(int(each.split()[1]) << 10 for each in lines if each.startswith(f"{line}:"))
+    import psutil
+
+    return int(getattr(psutil.virtual_memory(), name))
 
 
 def _cgroup_limits() -> Iterator[tuple[int, int]]:
@@ -107,5 +110,11 @@ def _cgroup_limits() -> Iterator[tuple[int, int]]:
 
 
 def has_ended(process: str) -> bool:
-    """Whether a process id, as written into a file name, is of no running process; false if that cannot be told."""
-    return process.isdigit() and Path("/proc").exists() and not Path(f"/proc/{process}").exists()
+    """Whether a process id, as written into a file name, is of no running process."""
+    if not process.isdigit():
+        return False
+    if Path("/proc").exists():
+        return not Path(f"/proc/{process}").exists()
+    import psutil
+
+    return not psutil.pid_exists(int(process))

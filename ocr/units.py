@@ -36,3 +36,20 @@ def format_bytes(count: float) -> str:
         if count >= 0.9995 * size:
             return f"{count / size:.1f} {unit}" if count < 99.95 * size else f"{count / size:,.0f} {unit}"
     return f"{count:.0f} B"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration, as long as one reads it.
+
+    >>> [format_seconds(seconds) for seconds in (0.04, 8.31, 59.7, 125, 7300, 200_000)]
+    ['0.0 s', '8.3 s', '1 min', '2 min', '2 h 2 min', '2 d 7 h']
+    """
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes = max(1, round(seconds / 60))
+    hours, days = minutes // 60, minutes // 1440
+    if days:
+        return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
+    if hours:
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
+    return f"{minutes} min"

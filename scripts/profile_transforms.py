@@ -6,4 +6,4 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ocr.advisor.job import main, show_stages
 
 if __name__ == "__main__":
-    main(show_stages)
+    main(show_stages, "data.cache=off")  # The stages in front of the cache, too.

@@ -13,7 +13,7 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
-# Every text against the nearest colour behind it, every mark of a chart against its card.
+# Every text against the nearest colour behind it.
 CONTRASTS = """(() => {
   const parse = colour => colour.match(/[\\d.]+/g).map(Number)
   const light = colour => parse(colour).slice(0, 3).map(v => v / 255)
@@ -30,14 +30,12 @@ CONTRASTS = """(() => {
     const [dark, bright] = [light(one), light(other)].sort((a, b) => a - b)
     return (bright + 0.05) / (dark + 0.05)
   }
-  const found = {text: [], mark: []}
+  const found = []
   for (const node of document.body.querySelectorAll('*')) {
     const own = [...node.childNodes].some(child => child.nodeType == 3 && child.data.trim())
     const style = getComputedStyle(node)
     if (!node.getClientRects().length || node.closest('title, desc')) continue
-    if (own) found.text.push([ratio(node.closest('svg') ? style.fill : style.color, behind(node)), node.textContent])
-    const line = node.matches('.ring, .whisker, .link, .line'), area = node.matches('.bar, rect, .dot')
-    if (line || area) found.mark.push([ratio(line ? style.stroke : style.fill, behind(node)), node.className.baseVal])
+    if (own) found.push([ratio(node.closest('svg') ? style.fill : style.color, behind(node)), node.textContent])
   }
   return found
 })()"""

@@ -12,28 +12,25 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "docs"))
+sys.path += [str(ROOT), str(ROOT / "docs")]
 import transcripts  # noqa: E402
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^    .*\n)+", flags=re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
 PROGRAMS = re.compile(
-    r"(?:^|\s)(ocr|make|(?:scripts|runners|benchmarks|examples|docs|docs/pictures)/\w+\.py)(?= |$)(.*)$"
+    r"(?:^|\s)(glyphfeed|ocr|make|(?:scripts|runners|benchmarks|examples|docs|docs/pictures)/\w+\.py)(?= |$)(.*)$"
 )
-STARTS = {"ocr", "make", "python", "uv", "torchrun", "srun", "RAY_ADDRESS"}
+STARTS = {"glyphfeed", "ocr", "make", "python", "uv", "torchrun", "srun", "RAY_ADDRESS"}
 # Written by a user, or by a command for one.
 NOT_IN_THE_REPOSITORY = {"configs/data/tuned.yaml", "configs/experiment/tuned.yaml", "configs/experiment/mine.yaml"}
 PLACEHOLDERS = {"data=tuned", "experiment=tuned", "experiment=mine"}
 HYDRA_PROGRAMS = {
     "runners/train.py": "train",
-    "runners/test.py": "test",
-    "runners/predict.py": "predict",
-    "runners/sweep.py": "sweep",
     "scripts/preprocess_maps.py": "preprocess_maps",
     "scripts/convert_to_webdataset.py": "convert_to_webdataset",
 }
-OWN_CONFIGS = {"advise", "test", "predict", "sweep", "inspect", "label_next", "export"}
+OWN_CONFIGS = {"advise", "test", "inspect"}
 """Commands whose settings are in a config of their name; those of the others are those of `ocr train`."""
 
 
@@ -170,15 +167,29 @@ def _wrong_command(program: str, words: tuple[str, ...]) -> str:
     if program == "make":
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
         return "" if not words or words[0] in targets else "the Makefile has no such target"
-    if program == "ocr":
+    if program in ("glyphfeed", "ocr"):
         return _wrong_ocr_command(words)
     if not (ROOT / program).is_file():
         return "no such file"
     if program in HYDRA_PROGRAMS:
         return _wrong_settings(HYDRA_PROGRAMS[program], words)
+    if not program.startswith("benchmarks/"):
+        return ""
     known = (ROOT / program).read_text(encoding="utf-8")
-    unknown = [word for word in words if word.startswith("--") and f'"{word.partition("=")[0]}"' not in known]
-    return f"no option {unknown[0]}" if unknown and program.startswith("benchmarks/") else ""
+    for before, word in zip(("", *words), words, strict=False):
+        if word.startswith("--") and f'"{word.partition("=")[0]}"' not in known:
+            return f"no option {word}"
+        is_name = program == "benchmarks/run.py" and "-" not in (word[0], before[:1])
+        if is_name and word not in _benchmarks():
+            return f"no benchmark {word}"
+    return ""
+
+
+@cache
+def _benchmarks() -> set[str]:
+    from benchmarks.harness import load_benchmarks
+
+    return {*load_benchmarks()}
 
 
 def _wrong_ocr_command(given: Iterable[str]) -> str:
@@ -186,7 +197,7 @@ def _wrong_ocr_command(given: Iterable[str]) -> str:
 
     from ocr.cli import app
 
-    command, path, words = get_command(app), ["ocr"], [*given]
+    command, path, words = get_command(app), ["glyphfeed"], [*given]
     while words and words[0] in getattr(command, "commands", {}):
         path.append(words[0])
         command, words = command.commands[words[0]], words[1:]  # type: ignore[attr-defined]

@@ -44,7 +44,7 @@ def problems(root: Path = ROOT) -> Iterator[str]:
     for file in sorted((root / "ocr").rglob("*.py")):
         code = file.read_text(encoding="utf-8")
         package = file.relative_to(root / "ocr").parts[0].removesuffix(".py")
-        for problem in [*wrong_imports(package, code), *wrong_source(code)]:
+        for problem in [*wrong_imports(package, code), *wrong_source(code), *markup_in_code(code)]:
             yield f"{file.relative_to(root)}: {problem}"
     for file in sorted((root / "ocr" / "configs").rglob("*.yaml")):
         for problem in unexplained_settings(file.read_text(encoding="utf-8")):
@@ -98,6 +98,14 @@ def wrong_source(code: str) -> Iterator[str]:
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         for name in sorted(OPTIONAL & {name.split(".")[0] for name in names}):
             yield f"imports {name}, which is optional, where the module is loaded"
+
+
+def markup_in_code(code: str) -> Iterator[str]:
+    """HTML that is put together in Python: pages, their style and their pictures are templates, which escape by
+    themselves."""
+    for part in ("<!doctype", "<style", "<svg", "from html import", "import html"):
+        if part in code:
+            yield f"has {part}. Use a template of ocr/report"
 
 
 def wrong_path(root: Path) -> Iterator[str]:

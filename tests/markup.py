@@ -6,7 +6,14 @@ from html.parser import HTMLParser
 VOID = {"br", "input", "link", "meta", "meter", "wbr"}
 ROLES = {
     **dict.fromkeys(("h1", "h2", "h3"), "heading"),
-    **{"a": "link", "button": "button", "summary": "button", "progress": "progressbar", "select": "combobox"},
+    **{
+        "a": "link",
+        "button": "button",
+        "summary": "button",
+        "progress": "progressbar",
+        "select": "combobox",
+        "dialog": "dialog",
+    },
     **{"checkbox": "checkbox", "file": "button", "range": "slider", "search": "searchbox"},
 }
 CONTROLS = {"button", "checkbox", "combobox", "link", "searchbox", "slider"}
@@ -37,6 +44,14 @@ class Markup(HTMLParser):
         self.open: list[Element] = []
         self.feed(page)
         assert not self.open
+
+    def check(self) -> None:
+        """One title and one heading above all, ids that differ, and names for controls, pictures and what scrolls."""
+        assert [element.tag for element in self.elements].count("h1") == 1
+        ids = [element.attributes["id"] for element in self.elements if "id" in element.attributes]
+        assert len(ids) == len(set(ids))
+        assert all(name for role, name in self.named if role in {*CONTROLS, "img", "region", "dialog"})
+        assert all("scope" in element.attributes for element in self.elements if element.tag == "th")
 
     @property
     def headings(self) -> list[str]:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ocr.atomic import replacing
+from ocr.atomic import remove_partial_files, replacing
 
 
 def test_a_finished_block_replaces_the_file_and_leaves_nothing_else(tmp_path):
@@ -57,3 +57,16 @@ def test_two_writers_of_one_file_do_not_mix(tmp_path):
     assert len(set(target.read_bytes())) == 1
     assert target.stat().st_size == 50_000
     assert os.listdir(tmp_path) == ["maps.npz"]
+
+
+def test_a_name_as_long_as_the_file_system_takes_can_be_written(tmp_path):
+    target = tmp_path / ("收" * 83 + ".json")
+    assert len(target.name.encode()) == 254
+    with replacing(target) as stream:
+        stream.write(b"{}")
+        (half,) = set(os.listdir(tmp_path)) - {target.name}
+    assert target.read_bytes() == b"{}"
+    # As a process leaves it that was killed: the highest process id there can be is never in use.
+    (tmp_path / half.replace(str(os.getpid()), str(2**22 + 1))).touch()
+    assert remove_partial_files(tmp_path) == 1
+    assert os.listdir(tmp_path) == [target.name]

@@ -42,6 +42,8 @@ def test_a_link_needs_its_file_and_its_heading(tmp_path):
         ("```bash\npython runners/train.py \\\n    data.no_such_key=1\n```\n", "no_such_key"),
         ("```console\n$ ocr train trainer.max_epoch=1\n```\n", "max_epoch"),
         ("`python scripts/nothing.py`", "no such file"),
+        ("`python benchmarks/run.py epochz --data DIR`", "no benchmark epochz"),
+        ("`python benchmarks/run.py epochs --dater DIR`", "no option --dater"),
     ],
 )
 def test_a_command_that_does_not_run_as_written_is_a_problem(text, problem):
@@ -69,6 +71,9 @@ def test_a_command_that_runs_as_written_is_none(text):
         (lambda code: house_rules.wrong_imports("loader", code), "def f():\n    import ocr.cache", "imports ocr.cache"),
         (house_rules.wrong_source, "import numpy", "no docstring"),
         (house_rules.wrong_source, "'''x'''\nfrom ray.data import read", "imports ray"),
+        (house_rules.markup_in_code, "'<svg viewBox=\"0 0 1 1\">'", "<svg"),
+        (house_rules.markup_in_code, "f'<style>{rules}</style>'", "<style"),
+        (house_rules.markup_in_code, "from html import escape", "from html import"),
         (house_rules.unexplained_settings, "a:\n  b: 5\n", "b: 5 has no comment"),
         (house_rules.unexplained_settings, "a: 5  # as above\n", "sends the reader elsewhere"),
         (

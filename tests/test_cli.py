@@ -1,4 +1,4 @@
-"""The command as a user types it."""
+"""The program as a user types it."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ def ocr(monkeypatch, capsys):
     """Runs the whole command in this process."""
 
     def run(*words: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["ocr", *map(str, words)])
+        monkeypatch.setattr(sys, "argv", ["glyphfeed", *map(str, words)])
         status: Any = 0
         try:
             cli.main()
@@ -62,8 +62,8 @@ def commands(command: Any, *path: str) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("command", commands(get_command(cli.app)), ids=" ".join)
 def test_every_command_has_help_with_examples(command):
-    shown = CliRunner().invoke(cli.app, [*command, "--help"]).output
-    assert f"Examples: ocr {' '.join(command)}" in " ".join(shown.split())
+    shown = CliRunner().invoke(cli.app, [*command, "--help"], prog_name="glyphfeed").output
+    assert f"Examples: glyphfeed {' '.join(command)}" in " ".join(shown.split())
 
 
 def test_the_wording_of_the_help(snapshot):
@@ -96,7 +96,7 @@ def test_init_writes_a_project_that_trains_and_replaces_nothing(tmp_path, monkey
 
 
 def test_train_becomes_the_job_and_ends_with_its_exit_status():
-    command = [sys.executable, "-m", "ocr.cli", "train", "model=litee"]
+    command = [sys.executable, "-m", "ocr", "train", "model=litee"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2
     assert done.stderr.startswith("error: model=litee: ")
@@ -109,7 +109,7 @@ def test_the_version_is_the_version_of_the_package(ocr):
     assert ocr("--version").out.strip() == f"glyphfeed {__version__}"
 
 
-def test_synth_then_doctor_then_preview_then_conversion(tmp_path, ocr):
+def test_synth_then_doctor_then_preview_then_annotations(tmp_path, ocr):
     data = tmp_path / "data"
     size = ["--megapixels", 0.3, 0.4, "--workers", 1]
     assert ocr("synth", data, "--train", 2, "--val", 2, *size).out.startswith("4 pages with ")
@@ -117,11 +117,13 @@ def test_synth_then_doctor_then_preview_then_conversion(tmp_path, ocr):
     assert ocr("doctor", data, "--html", report, "--json", tmp_path / "report.json").status == 0
     assert "<html" in report.read_text()
     assert json.loads((tmp_path / "report.json").read_text())
-    assert ocr("preview", data, tmp_path / "preview.png", "--pages", 2, "--size", 96, "--split", "train").status == 0
+    assert (
+        ocr("preview", data, "--out", tmp_path / "preview.png", "--limit", 2, "--set", "transforms.size=96").status == 0
+    )
     with Image.open(tmp_path / "preview.png") as picture:
-        assert picture.size == (3 * 96 + 8, 2 * 96)
+        assert picture.size[1] == 2 * 96 + 4
     target = tmp_path / "copy.json"
-    assert ocr("convert-annotations", data / "jsons/val.json", target).out.startswith("native: 2 pages")
+    assert ocr("annotations", data / "jsons/val.json", target).out.startswith("native: 2 pages")
     assert json.loads(target.read_text()) == json.loads((data / "jsons/val.json").read_text())
 
 
@@ -139,10 +141,10 @@ def test_doctor_finds_repairs_and_says_so_with_its_exit_status(dataset_folder, t
 
 
 def test_a_known_error_is_one_line_with_the_setting_and_not_a_traceback(tmp_path, ocr):
-    done = ocr("preview", tmp_path, tmp_path / "x.png")
+    done = ocr("preview", tmp_path)
     assert done.status == 2
-    assert done.err.startswith("error: image_path=")
+    assert done.err.startswith("error: datasets.val_dataset: image_path=")
     assert done.err.count("\n") == 1
-    done = ocr("preview", tmp_path, tmp_path / "x.png", "--pages", 0)
+    done = ocr("preview", tmp_path, "--limit", 0)
     assert done.status == 2
-    assert done.err.startswith("error: pages=0 ")
+    assert done.err.startswith("error: --limit=0 ")

@@ -15,8 +15,7 @@ from ocr.errors import ConfigError, DataError
 from ocr.jobs.recipe import settle
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-# A prediction and a choice of pages need no dataset.
-PRIMARY = sorted({file.stem for file in CONFIGS.glob("*.yaml")} - {"label_next", "predict"})
+PRIMARY = sorted(file.stem for file in CONFIGS.glob("*.yaml"))
 # data/common is no source of pages by itself, and shards have tests of their own.
 OTHERS = {("data", "common"), ("data", "webdataset")}
 GROUPS = sorted({(file.parent.name, file.stem) for file in CONFIGS.glob("*/*.yaml")} - OTHERS)
@@ -70,6 +69,12 @@ def test_every_setting_of_a_split_is_shown_and_can_be_set_for_it_alone(synthetic
         "val_dataloader": 3,
         "test_dataloader": 16,
     }
+
+
+def test_loggers_are_chosen_by_name_one_or_several(synthetic):
+    assert list(config(synthetic).logger) == ["csv", "tensorboard"]
+    assert list(config(synthetic, "logger=wandb").logger) == ["wandb"]
+    assert list(config(synthetic, "logger=[csv,mlflow]").logger) == ["csv", "mlflow"]
 
 
 def test_settings_reach_the_stages_they_are_for(synthetic):

@@ -74,6 +74,7 @@ def test_the_wheel_has_every_config_the_detector_and_no_settings_of_a_checkout(w
     configs = {str(file.relative_to(ROOT)) for file in (ROOT / "ocr/configs").rglob("*.yaml")}
     assert configs - {"ocr/configs/data/tuned.yaml"} == {name for name in names if name.endswith(".yaml")}
     assert {"ocr/py.typed", "ocr/models/data/glyphfeed.safetensors"} <= names
+    assert {str(file.relative_to(ROOT)) for file in (ROOT / "ocr/report").iterdir() if file.is_file()} <= names
     assert not [name for name in names if name.startswith(("tests/", "runners/", "configs"))]
 
 

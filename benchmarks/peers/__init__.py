@@ -12,8 +12,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-OURS = "glyphfeed"
-"""The file of GlyphFeed itself."""
+OURS, MARK = "glyphfeed", "\x1e"
+"""The file of GlyphFeed itself, and the beginning of what a process tells, since libraries print too."""
+SPLIT = "pages"
+"""The split that table.py writes, for training and validation alike."""
+ENVIRONMENT = {
+    # Glibc's thresholds as `ocr.malloc` sets them, for workers that are started as new processes too.
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    **dict.fromkeys(("OMP_NUM_THREADS", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "DO_NOT_TRACK"), "1"),
+    "NO_ALBUMENTATIONS_UPDATE": "1",
+    # Compiled modules are kept, whatever this process was started with: else each start would compile ours again.
+    "PYTHONDONTWRITEBYTECODE": "",
+}
+
+
+@dataclass(frozen=True)
+class Course:
+    """The pages, and how they are read: the same for every peer."""
+
+    data: str
+    folder: str
+    """The peer's own, where it keeps what it likes."""
+    size: int = 640
+    batch_size: int = 16
+    workers: int = 2
+
+    @property
+    def images(self) -> Path:
+        return Path(self.data) / "images" / SPLIT
+
+    @property
+    def annotation(self) -> Path:
+        return Path(self.data) / "jsons" / f"{SPLIT}.json"
+
+    @property
+    def store(self) -> Path:
+        return Path(self.folder)
 
 
 @dataclass(frozen=True)
@@ -21,7 +56,6 @@ class Peer:
     """What is known of a loader without importing it: an entry of `ABOUT`, and its file."""
 
     module: str
-    """The file in this folder."""
     prepares: bool
     """Whether its file has `prepare`."""
     title: str

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +15,7 @@ from PIL import Image, ImageOps
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from benchmarks.harness import ROOT, pin_threads
+from benchmarks.peers import Course as Course
 from ocr.datasets.build import make
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.geometry.orientation import upright_size
@@ -26,8 +25,6 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import Stage
 from ocr.pipeline.targets import MAPS, Targets
 
-SPLIT = "pages"
-"""The split that benchmarks/peers/table.py writes, for training and validation alike."""
 ORIENTATION_TAG = 0x0112
 Pixels = NDArray[np.uint8]
 Item = dict[str, Any]
@@ -36,30 +33,6 @@ Item = dict[str, Any]
 # workers are forked, and before any clock but that of the start: otherwise each worker of a peer would load its own.
 pin_threads(1)
 warm_up(show=False, only_loading=True)
-
-
-@dataclass(frozen=True)
-class Course:
-    """The pages, and how they are read: the same for every peer."""
-
-    data: str
-    folder: str
-    """The peer's own, where it may keep what it likes."""
-    size: int = 640
-    batch_size: int = 16
-    workers: int = 2
-
-    @property
-    def images(self) -> Path:
-        return Path(self.data) / "images" / SPLIT
-
-    @property
-    def annotation(self) -> Path:
-        return Path(self.data) / "jsons" / f"{SPLIT}.json"
-
-    @property
-    def store(self) -> Path:
-        return Path(self.folder)
 
 
 class Page(NamedTuple):

@@ -25,11 +25,9 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.loaders import Transfer
-from benchmarks.peers import PEERS
-from benchmarks.peers.common import Course
+from benchmarks.peers import MARK, PEERS, Course
 from ocr.system import memory_bytes, process_tree
 
-MARK = "\x1e"
 LATER_EPOCHS = 3
 TRAINING_EPOCHS = 2
 """Behind one that is not measured, which fills the cache for training."""

@@ -1,12 +1,11 @@
-"""Settings of the data path, one at a time, on the same pages, and the codecs that pages can be kept in; no model."""
+"""Settings one at a time on the same pages: of the data path, of the codec of kept pages, of training steps."""
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,11 @@ from typing import Any
 import cramjam
 import cv2
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from omegaconf import DictConfig
 
-from benchmarks.harness import Cell, Data, Figure, Row, Target, benchmark, cost, fastest, figure, interleave, times
+from benchmarks.harness import Cell, Data, Figure, Row, Target, benchmark, fastest, figure, interleave
 from benchmarks.loaders import (
     BATCH,
     SIZE,
@@ -25,20 +26,41 @@ from benchmarks.loaders import (
     epoch_seconds,
     pages,
     quick_epoch,
-    reference,
-    reference_training,
     touch_memory,
 )
-from ocr.datasets.page_dataset import PageDataset
+from ocr.datasets.data_module import OCRDataModule
+from ocr.evaluation.boxes import BoxPool
+from ocr.evaluation.hmean import HmeanIoU
+from ocr.jobs.compose import compose_training
+from ocr.jobs.threads import share_cores
+from ocr.jobs.train import build_module
 from ocr.loader import Loader
 from ocr.pipeline.dense import DensePage
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import RandomStage
 from ocr.pipeline.suffix import ColourJitter, Warp
+from ocr.system import usable_cores
+from ocr.training.module import OCRPLModule, truth_on_page
 
-PLAIN, ITEMS, UNCACHED, DEFAULTS = "plain pipeline", "plain pipeline that keeps its items", "data.cache=off", "defaults"
-HEADINGS = ("first epoch", "warm epoch", "training epoch, warm")
+UNCACHED, DEFAULTS, OPENCV = "data.cache=off", "defaults", "random stages one by one, in OpenCV"
+FIRST, WARM, TRAINING = "first epoch", "warm epoch", "training epoch, warm"
 TOUCHED_BYTES = 1 << 30
+# Of each setting: the dataset's, the loader's, and the epochs that it changes.
+SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
+    UNCACHED: ({"cache": "off"}, {}, (FIRST, TRAINING)),
+    DEFAULTS: ({}, {}, (FIRST, WARM, TRAINING)),
+    "normalize=host": ({"form": "float"}, {}, (FIRST, WARM)),
+    "data.num_workers=0": ({}, {"num_workers": 0}, (WARM, TRAINING)),
+    "data.num_workers=1": ({}, {"num_workers": 1}, (WARM, TRAINING)),
+    "letterbox.shape=page": ({"shape": "page"}, {}, (FIRST, WARM, TRAINING)),
+    OPENCV: ({}, {}, (TRAINING,)),
+}
+BOUNDS: dict[tuple[str, str], dict[str, float]] = {
+    (UNCACHED, FIRST): {"at_least": 1 / 1.25},
+    (UNCACHED, TRAINING): {"at_least": 1.5},
+    (OPENCV, TRAINING): {"at_least": 1.5},
+}
+"""As multiples of the defaults."""
 
 
 class OneByOne(RandomStage):
@@ -55,139 +77,53 @@ class OneByOne(RandomStage):
         return replace(self.stage.follow(sample, parameters), image=image)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What differs from the defaults, and what it is judged by."""
-
-    dataset: dict[str, Any] = field(default_factory=dict)
-    loader: dict[str, Any] = field(default_factory=dict)
-    one_by_one: bool = False
-    measures: str = "first warm training"
-    filling: float | None = None
-    """At most this many times an uncached epoch."""
-    warm: float | None = None
-    """At least this many times as fast as the plain pipeline."""
-    training: dict[str, float] = field(default_factory=dict)
-    """Bounds of a warm training epoch as a multiple of the defaults'."""
-
-    def load(self, data: Data, split: str, caches: Path) -> Loader:
-        """The batches of a split."""
-        kept = {"cache": "auto", "cache_folder": caches} | self.dataset
-        order = {"shuffle": True, "drop_last": True} if split == "train" else {}
-        dataset = pages(data.receipts, split, **kept)
-        if self.one_by_one:
-            change_stages(dataset, lambda stage: OneByOne(stage) if isinstance(stage, Warp | ColourJitter) else stage)
-        return Loader(dataset, min(BATCH, len(dataset)), **{"num_workers": WORKERS} | order | self.loader)
-
-
-def change_stages(dataset: PageDataset, change: Callable[[Any], Any]) -> None:
-    """Replace each random stage; leave out those that become None."""
-    stages = tuple(filter(None, map(change, dataset.path.random)))
-    dataset.path = replace(dataset.path, random=stages)
-
-
-SETTINGS = {
-    UNCACHED: Setting({"cache": "off"}, measures="first"),
-    DEFAULTS: Setting(filling=1.25, warm=60),
-    "normalize=host": Setting({"form": "float"}, measures="first warm", warm=40),
-    "data.num_workers=0": Setting(loader={"num_workers": 0}, measures="warm training"),
-    "data.num_workers=1": Setting(loader={"num_workers": 1}, measures="warm training"),
-    "letterbox.shape=page": Setting({"shape": "page"}),
-    "random stages one by one, in OpenCV": Setting(one_by_one=True, measures="training", training={"at_least": 1.5}),
-}
-
-
 @benchmark("grid", table="results#grid", rounds=8)
-def grid(data: Data) -> Iterator[Row | str]:
+def grid(data: Data) -> Iterator[Row]:
     """Epochs with each setting of the data path, in turns."""
-    plain, kept, training = (
-        reference(data.receipts),
-        reference(data.receipts, keep_items=True),
-        reference_training(data.receipts),
-    )
-    # The reference comes first, so that its workers are forked before threads get busy.
-    contenders: dict[str, Callable[[], float]] = {
-        f"{PLAIN}, first": lambda: epoch_seconds(plain),
-        f"{ITEMS}, warm": lambda: quick_epoch(kept),
-        f"{PLAIN}, training": lambda: epoch_seconds(training),
-    }
-    for name, setting in SETTINGS.items():
-        contenders |= contenders_of(name, setting, data)
+    transfer, contenders = Transfer(), dict[str, Callable[[], float]]()
+    for name, (_, _, epochs) in SETTINGS.items():
+        for epoch in epochs:
+            contenders[f"{name}, {epoch}"] = contender(data, name, epoch, transfer)
     best = fastest(interleave(contenders, data.rounds))
     counts = [len(pages(data.receipts, split)) for split in ("val", "train")]
     caption = (
-        f"{counts[0]} pages to validate, {counts[1]} to train on, {SIZE}x{SIZE}, uint8, batch size {BATCH}, "
-        f"{WORKERS} workers, fastest of {data.rounds} rounds"
+        f"{counts[0]} pages to validate, {counts[1]} to train on, {SIZE}x{SIZE}, uint8, batch size {BATCH}, {WORKERS} "
+        f"workers, fastest of {data.rounds} rounds, as multiples of the defaults"
     )
-    for name in (PLAIN, ITEMS, *SETTINGS):
-        yield Row(name, cells_of(name, best), caption)
-    yield (
-        "First: against data.cache=off. Warm, with every tensor copied: against the plain pipeline without a cache. "
-        "Training: against the defaults."
-    )
-    yield compare_pages(data)
+    for name, (_, _, epochs) in SETTINGS.items():
+        cells: dict[str, Cell] = dict.fromkeys((FIRST, WARM, TRAINING))
+        for epoch in epochs:
+            took, usual = best[f"{name}, {epoch}"], best[f"{DEFAULTS}, {epoch}"]
+            cells[epoch] = figure(took / usual, " x", Figure(took, "s"), **BOUNDS.get((name, epoch), {}))
+        yield Row(name, cells, caption)
 
 
-def contenders_of(name: str, setting: Setting, data: Data) -> dict[str, Callable[[], float]]:
-    """The epochs that this setting changes."""
-    found: dict[str, Callable[[], float]] = {}
-    caches, transfer = data.work_folder / "caches", Transfer()
-    if "first" in setting.measures:
-        found[f"{name}, first"] = partial(first_epoch, setting, data)
-    if "warm" in setting.measures:
-        warm = filled(setting.load(data, "val", caches))
-        found[f"{name}, warm"] = lambda: quick_epoch(warm, transfer)
-    if "training" in setting.measures:
-        augmented = filled(setting.load(data, "train", caches))
-        found[f"{name}, training"] = lambda: epoch_seconds(augmented)
-    return found
+def contender(data: Data, name: str, epoch: str, transfer: Transfer) -> Callable[[], float]:
+    """Seconds of such an epoch; a first one fills a cache of its own, with batch buffers that are new too."""
+    if epoch == FIRST:
 
+        def first() -> float:
+            with tempfile.TemporaryDirectory(dir=data.work_folder) as folder:
+                loader = load(data, name, "val", Path(folder))
+                touch_memory(TOUCHED_BYTES)
+                return epoch_seconds(loader)
 
-def filled(loader: Loader) -> Loader:
-    """The loader with every page in its cache."""
+        return first
+    loader = load(data, name, "train" if epoch == TRAINING else "val", data.work_folder / "caches")
     loader.dataset.fill_cache()
-    return loader
+    return lambda: quick_epoch(loader, transfer, epochs=1 if epoch == TRAINING else 4)
 
 
-def first_epoch(setting: Setting, data: Data) -> float:
-    """The first epoch of a new loader, whose batch buffers are new too; a cache is filled by it."""
-    folder = Path(tempfile.mkdtemp(dir=data.work_folder))
-    try:
-        loader = setting.load(data, "val", folder)
-        touch_memory(TOUCHED_BYTES)
-        return epoch_seconds(loader)
-    finally:
-        shutil.rmtree(folder)
-
-
-def cells_of(name: str, best: dict[str, float]) -> dict[str, Cell]:
-    """The row of a setting."""
-    setting = SETTINGS.get(name, Setting())
-    cells: dict[str, Cell] = dict.fromkeys(HEADINGS)
-    first, warm, training = (best.get(f"{name}, {what}") for what in ("first", "warm", "training"))
-    if first is not None:
-        cells["first epoch"] = cost(first, best[f"{UNCACHED}, first"], setting.filling)
-    if warm is not None:
-        cells["warm epoch"] = times(best[f"{PLAIN}, first"], warm, setting.warm)
-    if training is not None:
-        ratio = training / best[f"{DEFAULTS}, training"]
-        cells["training epoch, warm"] = figure(ratio, " x", Figure(training, "s"), **setting.training)
-    return cells
-
-
-def compare_pages(data: Data) -> str:
-    """How far one pass is from OpenCV, in gray levels, before blur and JPEG noise, which spread every difference."""
-    caches, differences = data.work_folder / "caches", []
-    datasets = [Setting(one_by_one=one_by_one).load(data, "train", caches).dataset for one_by_one in (False, True)]
-    for dataset in datasets:
-        change_stages(dataset, lambda stage: stage if isinstance(stage, Warp | ColourJitter | OneByOne) else None)
-    for index in range(min(64, len(datasets[0]))):
-        one, other = (np.int16(dataset.sample(index).image) for dataset in datasets)
-        differences.append(np.bincount(np.abs(one - other).ravel(), minlength=256))
-    counts = np.sum(differences, axis=0)
-    apart = ", ".join(f"{count:,} by {levels}" for levels, count in enumerate(counts.tolist()) if count and levels)
-    mean = counts @ np.arange(256) / counts.sum()
-    return f"One pass differs from OpenCV in gray levels: {apart} of {counts.sum():,} values; {mean:.5f} on average."
+def load(data: Data, name: str, split: str, caches: Path) -> Loader:
+    """The batches of a split."""
+    own, more, _ = SETTINGS[name]
+    kept = {"cache": "auto", "cache_folder": caches} | own
+    dataset = pages(data.receipts, split, **kept)
+    if name == OPENCV:
+        one_by_one = (OneByOne(one) if isinstance(one, Warp | ColourJitter) else one for one in dataset.path.random)
+        dataset.path = replace(dataset.path, random=tuple(one_by_one))
+    order = {"shuffle": True, "drop_last": True} if split == "train" else {}
+    return Loader(dataset, min(BATCH, len(dataset)), **{"num_workers": WORKERS} | order | more)
 
 
 # -- lossless codecs over letterboxed pages without their border
@@ -260,3 +196,114 @@ def mean_of_fastest(calls: Sequence[Callable[[], object]], rounds: int) -> float
             call()
             best[number] = min(best[number], time.perf_counter() - start)
     return sum(best) / len(best)
+
+
+# -- steps of the lite preset: pages in their own shape against squares, and threads
+
+OWN_SHAPE, SQUARES = "defaults: pages in their own shape", "transforms.letterbox.shape=square"
+OVERRIDES: dict[str, list[str]] = {
+    OWN_SHAPE: [],
+    SQUARES: [SQUARES],
+    "threads.model=1": ["threads.model=1"],
+    "data.num_workers=0": ["data.num_workers=0"],
+    "data.num_workers=1": ["data.num_workers=1"],
+    f"threads.opencv={usable_cores()}": [f"threads.opencv={usable_cores()}"],
+}
+PADDING, SHAPES, FASTER = 0.08, 8, 1.6
+
+
+@benchmark("shapes", table="results#shapes", threads=None)
+def shapes(data: Data) -> Iterator[Row | str]:
+    """Steps of training and validation with the lite preset: pages against squares, and threads."""
+    with tempfile.TemporaryDirectory(dir=data.work_folder) as folder:
+        made = {name: Trainer(compose(data, given, folder)) for name, given in OVERRIDES.items()}
+        trained = interleave({name: one.training for name, one in made.items()}, data.rounds)
+        validated = interleave({name: made[name].validation for name in (OWN_SHAPE, SQUARES)}, data.rounds)
+        for name, one in made.items():
+            ratio = max(trained[name]) / max(trained[SQUARES])
+            bound = FASTER if name == OWN_SHAPE else None
+            cells = {"training": figure(ratio, " x", Figure(max(trained[name]), " pages/s"), at_least=bound)}
+            if name in validated:
+                ratio = max(validated[name]) / max(validated[SQUARES])
+                cells["validation"] = figure(ratio, " x", Figure(max(validated[name]), " pages/s"), at_least=bound)
+                for split in ("train", "val"):
+                    share, count = padding_of(one.loaders[split])
+                    at_most = PADDING if bound else None
+                    cells[f"padding, {split}"] = figure(100 * share, " %", at_most=at_most and 100 * at_most)
+                    cells[f"shapes, {split}"] = figure(count, at_most=SHAPES if bound else None)
+            yield Row(name, cells, "model=lite, 640 pixels, batch size 8; speed against squares")
+
+
+def compose(data: Data, overrides: list[str], folder: str) -> DictConfig:
+    """The settings of `ocr train`."""
+    given = [f"dataset_base_path={data.receipts}", f"cache.folder={folder}", "model=lite", "transforms.size=640"]
+    batches = [f"dataloaders.{split}_dataloader.batch_size=8" for split in ("train", "val")]
+    return compose_training([*given, *batches, *overrides])
+
+
+class Trainer:
+    """A model with its loaders."""
+
+    def __init__(self, config: DictConfig) -> None:
+        self.config, self.module = config, build_module(config)
+        self.optimizer, splits = self.module.build_optimizer(), OCRDataModule(config)
+        self.loaders = {split: splits.loader(split) for split in ("train", "val")}
+
+    def training(self) -> float:
+        """Pages per second of an epoch of steps."""
+        share_cores(self.config)
+        start = time.perf_counter()
+        return train(self.module.train(), self.optimizer, self.loaders["train"]) / (time.perf_counter() - start)
+
+    def validation(self) -> float:
+        """Pages per second of loading, model, boxes and scores."""
+        share_cores(self.config)
+        start = time.perf_counter()
+        return validate(self.module.eval(), self.loaders["val"]) / (time.perf_counter() - start)
+
+
+def train(module: OCRPLModule, optimizer: torch.optim.Optimizer, loader: Loader) -> int:
+    """One epoch of training steps; returns its pages."""
+    pages = 0
+    for batch in loader:
+        loss, _ = module.loss(module.model(module.normalization.on_device(batch["images"])), batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        pages += len(batch["images"])
+    return pages
+
+
+def validate(module: OCRPLModule, loader: Loader) -> int:
+    """Score all pages; returns how many they are."""
+    metric, pages, waiting = HmeanIoU(), 0, []
+
+    def score(pool: BoxPool, keep: int) -> None:
+        for found in pool.drain(keep):
+            batch = waiting.pop(0)
+            for number, detections in enumerate(found):
+                metric.update(detections.polygons, truth_on_page(batch, number))
+
+    with BoxPool(module.boxes) as pool, torch.inference_mode():
+        for batch in loader:
+            maps = module.model(module.normalization.on_device(batch["images"]), with_threshold=False).prob_map
+            pool.submit(maps, batch["inverse_matrix"], batch["shape"])
+            waiting.append(batch)
+            pages += len(batch["images"])
+            score(pool, keep=1)
+        score(pool, keep=0)
+    return pages
+
+
+def padding_of(loader: Loader) -> tuple[float, int]:
+    """Share of the pixels of an epoch that belong to no page, and how many shapes its batches have."""
+    dataset: Any = loader.dataset
+    side, pixels, own, found = dataset.transform.needed_side, 0, 0, set()
+    for indices in loader.batch_sampler.batches(0, 0):
+        height, width = getattr(indices, "shape", (side, side))
+        found.add((height, width))
+        pixels += len(indices) * height * width
+        for index in indices:
+            page = np.array(dataset.source.size(index, 1 << 40))
+            own += int(np.rint(page * (side / page.max())).prod())
+    return 1 - own / pixels, len(found)

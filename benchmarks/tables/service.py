@@ -17,9 +17,8 @@ from statistics import median, quantiles
 
 from PIL import Image
 
+from benchmarks.commands import exported, served
 from benchmarks.harness import Data, Figure, Row, Target, benchmark
-from benchmarks.served import served
-from benchmarks.tables.deploy import exported
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.models.packaged import packaged_detector
 

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
-import shapely
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
-from benchmarks.harness import Data, Figure, Place, Result, Row, benchmark
+from benchmarks.commands import inspect, ocr, of_pages
+from benchmarks.harness import Cell, Data, Figure, Place, Row, Target, benchmark, figure
 from benchmarks.loaders import split_paths
-from benchmarks.pictures import picture
 from ocr import Detector
 from ocr.atomic import replacing
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.datasets.build import make
 from ocr.datasets.page_statistics import PageStatistics, measure_pages
-from ocr.errors import DataError
 from ocr.evaluation.boxes import BoxesFromMap
 from ocr.evaluation.hmean import TIGHT_IOU, HmeanIoU
 from ocr.geometry.polygons import Polygons
@@ -41,7 +36,6 @@ from ocr.jobs.export import folder_pages
 from ocr.jobs.recipe import RULES, Recipe
 from ocr.jobs.run import quoted_override
 from ocr.pipeline.decode import Decode
-from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.targets import Targets
 from ocr.report.runs import read_run
 
@@ -51,34 +45,9 @@ HELD_OUT = 5
 """Where something is chosen, every fifth training page is scored instead of val."""
 RESAMPLED, GOOD = 2000, 0.9
 
-# -- commands
-
-
-def ocr(command: str, *settings: str, quiet: bool = False) -> None:
-    """`ocr COMMAND KEY=VALUE...`."""
-    words = [sys.executable, "-m", "ocr.cli", command, *settings]
-    if status := subprocess.run(words, stdout=subprocess.DEVNULL if quiet else None).returncode:
-        raise DataError(f"ocr {command} ended with status {status}; its error is above", value=list(settings))
-
-
-def of_pages(split: str, images: Path, annotation: Path) -> list[str]:
-    """Settings that make these the pages of a split."""
-    given = {"image_path": images, "annotation_path": annotation}
-    return [quoted_override(f"datasets.{split}_dataset.{key}", str(path.resolve())) for key, path in given.items()]
-
-
-def inspect(weights: str | Path, images: Path, annotation: Path, *settings: str) -> dict[str, Any]:
-    """What `ocr inspect` writes about a detector on these pages."""
-    with tempfile.TemporaryDirectory(prefix="glyphfeed-inspect-") as out:
-        places = [f"out={out}", f"hydra.run.dir={out}", f"cache.folder={out}/cache", "atlas=false"]
-        chosen = [quoted_override("weights", str(weights)), *of_pages("test", images, annotation)]
-        ocr("inspect", *chosen, *places, *settings, quiet=True)
-        found: dict[str, Any] = json.loads((Path(out) / "inspection.json").read_text(encoding="utf-8"))
-    return found
-
 
 def inspect_split(folder: Path, split: str, *settings: str) -> dict[str, Any]:
-    """The same, of the bundled detector on a split."""
+    """What `ocr inspect` writes about the bundled detector on a split."""
     return inspect("glyphfeed", *split_paths(folder, split), *settings)
 
 
@@ -88,12 +57,16 @@ def inspect_split(folder: Path, split: str, *settings: str) -> dict[str, Any]:
 @benchmark("scored", table="results#scored", threads=None, pages=("receipts", "forms"))
 def scored(data: Data) -> Iterator[Row]:
     """The bundled detector on the validation pages of receipts (lines) and forms (words)."""
-    for unit, folder in (("lines of receipts", data.receipts), ("words of forms", data.forms)):
+    for unit, folder, least in (("lines of receipts", data.receipts, 0.89), ("words of forms", data.forms, 0.88)):
         found = inspect_split(folder, "val")
         pages, labels = len(found["pages"]), found["scores"]["iou_50"]["words"]
         for key, name in SCORES.items():
             parts = {"precision": "precision", "recall": "recall", "H-mean": "hmean"}
-            cells = {shown: Figure(found["scores"][key][part], digits=3) for shown, part in parts.items()}
+            cells: dict[str, Cell] = {
+                shown: Figure(found["scores"][key][part], digits=3) for shown, part in parts.items()
+            }
+            if key == "iou_50":
+                cells["H-mean"] = Target(found["scores"][key]["hmean"], at_least=least, digits=3)
             yield Row(f"{unit}, {name}", {"pages": pages, "labels": labels, **cells})
 
 
@@ -103,19 +76,24 @@ def causes(data: Data) -> Iterator[Row | str]:
     found = inspect_split(data.receipts, "train")
     for cause in found["causes"]:
         cells = {"missed": cause["missed"], "false": cause["false"], "points": f"{cause['points']:+.2f}"}
-        yield Row(cause["cause"], {**cells, "what would help": cause["cure"]})
-    yield f"{found['explained']:.1%} of {len(found['errors'])} errors have a cause."
+        yield Row(cause["cause"], {**cells, "what would help": cause["fix"]})
+    explained = Target(100 * found["explained"], " %", at_least=95)
+    yield Row("errors that have a cause", {"missed": explained, "false": f"of {len(found['errors'])}"})
 
 
 @benchmark("exact-boxes", table="training#exact-boxes", threads=None)
 def exact_boxes(data: Data) -> Iterator[Row]:
     """The same maps read by the published rule and by the exact one; the bundled detector, training pages."""
+    published: dict[str, float] = {}
     for ratio in ("1.5", "exact"):
-        cells = {}
+        cells: dict[str, Cell] = {}
         for shape, use_polygon in (("polygons", "true"), ("rectangles", "false")):
             rule = (f"boxes.unclip_ratio={ratio}", f"boxes.use_polygon={use_polygon}")
             scores = inspect_split(data.receipts, "train", *rule)["scores"]
-            cells |= {f"{shape}, {SCORES[key]}": Figure(scores[key]["hmean"], digits=3) for key in ("iou_50", "iou_70")}
+            for key in ("iou_50", "iou_70"):
+                name, hmean = f"{shape}, {SCORES[key]}", scores[key]["hmean"]
+                cells[name] = figure(hmean, at_least=published.get(name), digits=3)
+                published[name] = hmean
         yield Row(f"boxes.unclip_ratio={ratio}", cells, "H-mean of the same maps")
 
 
@@ -171,7 +149,7 @@ def checkpoint(out: Path) -> Path:
 def curve(run: Path) -> list[tuple[float, float]]:
     """Minutes of training and validation so far, and the H-mean of each validation."""
     points, seconds = [], 0.0
-    for epoch in read_run(run)["epochs"]:
+    for epoch in read_run(run).epochs:
         seconds += sum(epoch["seconds"].values())
         if epoch.get("hmean") is not None:
             points.append((seconds / 60, epoch["hmean"]))
@@ -179,37 +157,38 @@ def curve(run: Path) -> list[tuple[float, float]]:
 
 
 def fine_tuned(data: Data) -> Path:
-    """The checkpoint of the first seed of `trained-receipts`, trained now if it is not there."""
-    out = data.runs / "trained-receipts/seed-0"
+    """The checkpoint of the first seed on all receipts, trained now if it is not there."""
+    out = data.runs / "receipts/seed-0"
     if not (out / "result.json").is_file():
         train(data.receipts, out, ["experiment=finetune"], 0)
     return checkpoint(out)
 
 
-def trained(data: Data, *, name: str, pages: str, count: int | None) -> Iterator[Row | str]:
-    """`ocr train experiment=finetune`: a seed per round, each scored once on val."""
-    settings = ["experiment=finetune", *data.settings]
-    found = [
-        train(getattr(data, pages), data.runs / name / f"seed-{seed}", settings, seed, count)
-        for seed in range(data.rounds)
-    ]
-    caption = f"Scores of {len(found)} seeds, {found[0]['trained']} training pages, {len(found[0]['counts'])} scored"
-    for key, shown in SCORES.items():
-        values = [one[key] for one in found]
-        figures = {"mean": float(np.mean(values)), "lowest": min(values), "highest": max(values)}
-        yield Row(f"H-mean, {shown}", {name: Figure(value, digits=4) for name, value in figures.items()}, caption)
-    for seed, one in enumerate(found):
-        for number, (minutes, hmean) in enumerate(one["curve"]):
-            yield Row(f"validation {number + 1}", {"minutes": minutes, "H-mean": hmean}, f"Curve of seed {seed}")
-    low, high = bootstrap(np.array([one["counts"] for one in found], dtype=np.int64))
-    took = np.mean([one["curve"][-1][0] if one["curve"] else np.nan for one in found])
-    first = ", ".join(next((f"{at:.1f}" for at, hmean in one["curve"] if hmean >= GOOD), "never") for one in found)
-    yield (
-        f"95 % of the means at IoU 0.5 over other sets of such pages: {low:.3f} to {high:.3f}; "
-        f"{took:.1f} minutes, H-mean {GOOD:.2f} reached after {first}."
-    )
-    yield ""
-    yield f"![H-mean over minutes](pictures/{name}.png)"
+SETS = {"receipts": ("receipts", None, 0.95), "receipts-50": ("receipts", 50, 0.94), "forms": ("forms", None, 0.9)}
+"""Pages, how many of them are drawn by the seed, and the least mean of the H-mean."""
+
+
+@benchmark("trained", table="results#trained", threads=None, pages=("receipts", "forms"))
+def trained(data: Data) -> Iterator[Row]:
+    """`ocr train experiment=finetune`: a seed per round, each scored once on val; `--set trained.sets=receipts`."""
+    for name in data.setting("trained.sets", ",".join(SETS)).split(","):
+        pages, count, least = SETS[name]
+        settings = ["experiment=finetune", *(one for one in data.settings if not one.startswith("trained."))]
+        found = [
+            train(getattr(data, pages), data.runs / name / f"seed-{seed}", settings, seed, count)
+            for seed in range(data.rounds)
+        ]
+        mean = Target(float(np.mean([one["iou_50"] for one in found])), at_least=least, digits=3)
+        cells: dict[str, Cell] = {"pages": found[0]["trained"], "scored": len(found[0]["counts"]), "mean": mean}
+        for key, shown in SCORES.items():
+            values = [one[key] for one in found]
+            cells[shown] = f"{np.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+        low, high = bootstrap(np.array([one["counts"] for one in found], dtype=np.int64))
+        cells["95 % of other such pages"] = f"{low:.3f} to {high:.3f}"
+        cells["minutes"] = Figure(float(np.mean([one["curve"][-1][0] if one["curve"] else np.nan for one in found])))
+        reached = (next((f"{at:.1f}" for at, hmean in one["curve"] if hmean >= GOOD), "never") for one in found)
+        cells[f"to {GOOD:.2f}"] = ", ".join(reached)
+        yield Row(name, cells, f"H-mean, mean and range of {len(found)} seeds")
 
 
 def bootstrap(counts: NDArray[np.int64]) -> tuple[float, float]:
@@ -220,32 +199,6 @@ def bootstrap(counts: NDArray[np.int64]) -> tuple[float, float]:
     low, high = np.percentile((2 * matched / np.maximum(found + words, 1)).mean(axis=0), [2.5, 97.5])
     return float(low), float(high)
 
-
-def draw(result: Result, target: Path) -> None:
-    """H-mean over minutes, a line per seed; nothing without validations."""
-    curves = Place("", caption="Curve").tables(result.rows)
-    if not curves:
-        return
-    with picture(target, figsize=(7, 4)) as (_, axis):
-        for caption, rows in curves.items():
-            points = [(row.value("minutes"), row.value("H-mean")) for row in rows]
-            axis.plot(*zip(*points, strict=True), marker="o", label=caption.removeprefix("Curve of "))
-        axis.set(xlabel="minutes", ylabel="H-mean at IoU 0.5")
-        axis.grid(alpha=0.3)
-        axis.legend()
-
-
-def register(name: str, pages: str, count: int | None) -> Callable[[Data], Iterator[Row | str]]:
-    """A benchmark of trainings on some pages."""
-    run = partial(trained, name=name, pages=pages, count=count)
-    run.__module__, run.__doc__ = __name__, trained.__doc__  # type: ignore[attr-defined]
-    place = Place(f"results#{name}", caption="Scores")
-    return benchmark(name, place, threads=None, pages=(pages,), pictures={f"pictures/{name}.png": draw})(run)
-
-
-register("trained-receipts", "receipts", None)
-register("trained-receipts-50", "receipts", 50)
-register("trained-forms", "forms", None)
 
 # -- each part of the recipe
 
@@ -275,9 +228,9 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "a quarter of the steps": ("steps=0.25",),
     "twice the steps": ("steps=2",),
     "no moving average of the weights": ("callbacks.ema=null",),
-    "with perspective": with_stage(3, "turns.RandomPerspective", degrees=15, p=0.3),
+    "with perspective": with_stage(3, "suffix.RandomPerspective", degrees=15, p=0.3),
     "with lines of other places": with_stage(1, "copy_paste.CopyPasteLines", lines=8, p=0.3),
-    "with quarter turns": with_stage(3, "turns.QuarterTurn", p=0.5),
+    "with quarter turns": with_stage(3, "suffix.QuarterTurn", p=0.5),
     "with shadows": with_stage(5, "suffix.RandomShadow", darkest=0.5, p=0.2),
 }
 READINGS: dict[str, dict[str, Any]] = {
@@ -413,15 +366,16 @@ def read_pages(dataset: OCRDataset) -> Iterator[Page]:
         yield Page(page.polygons.moved(np.diag([scale, scale, 1.0])), width * scale, height * scale)
 
 
-def recalls(pages: Sequence[Page], size: int, shrink_ratio: float, sigma: float) -> tuple[float, float]:
+def recalls(pages: Sequence[Page], size: int, shrink_ratio: float, sigma: float, **rule: Any) -> tuple[float, float]:
     """The share of the text whose box, from the map that is drawn of it, has an IoU over 0.5, and over 0.7."""
     targets = Targets(shrink_ratio=shrink_ratio, min_text_size=0.0)
-    boxes = BoxesFromMap(thresh=0.4, box_thresh=0.0, use_polygon=False, min_size=0, shrink_ratio=shrink_ratio)
+    rule = {"thresh": 0.4, "box_thresh": 0.0, "use_polygon": False, "min_size": 0} | rule
+    boxes = BoxesFromMap(shrink_ratio=shrink_ratio, **rule)
     loose, tight = HmeanIoU(iou_threshold=0.5), HmeanIoU(iou_threshold=0.7)
     for page in pages:
         polygons = page.text.moved(np.diag([size, size, 1.0]))
         width, height = (int(np.ceil(side * size)) + 1 for side in (page.width, page.height))
-        prob_map = targets.draw(polygons, width, height).prob_map
+        prob_map = targets.draw(polygons, width, height)["prob_map"]
         found = boxes(cv2.GaussianBlur(prob_map, (0, 0), sigma) if sigma else prob_map).polygons
         for metric in (loose, tight):
             metric.update(found, polygons)
@@ -432,35 +386,11 @@ def recalls(pages: Sequence[Page], size: int, shrink_ratio: float, sigma: float)
 def perfect_maps(data: Data) -> Iterator[Row]:
     """Text that comes back out of drawn target maps, by the published rule for boxes and by the exact one."""
     for unit, folder in (("receipts", data.receipts), ("forms", data.forms)):
-        caption = f"Boxes of perfect maps of {unit}: recall at IoU 0.5 / at 0.7 / mean IoU"
+        pages = list(read_pages(OCRDataset(*split_paths(folder, "train"), DBTransforms([]))))
         for size, shrink_ratio in product((640, 960), (0.4, 0.6)):
-            pages = list(drawn_pages(folder, size, shrink_ratio))
-            for use_polygon, shape in ((True, "polygons"), (False, "rectangles")):
-                cells: dict[str, Figure | str] = {"shrink": Figure(shrink_ratio, digits=1), "shape": shape}
-                for ratio in (1.5, "exact"):
-                    settings = {"use_polygon": use_polygon, "min_size": 2, "shrink_ratio": shrink_ratio}
-                    boxes = BoxesFromMap(unclip_ratio=ratio, **settings)
-                    found = np.concatenate([best_overlaps(boxes(drawn).polygons, truth) for drawn, truth in pages])
-                    shown = f"{(found > 0.5).mean():.3f} / {(found > 0.7).mean():.3f} / {found.mean():.3f}"
-                    cells[f"unclip {ratio}"] = shown
-                yield Row(str(size), cells, caption)
-
-
-def drawn_pages(folder: Path, size: int, shrink_ratio: float) -> Iterator[tuple[NDArray[np.float32], Polygons]]:
-    """The target map of each training page, and its polygons in pixels of the map."""
-    dataset = OCRDataset(*split_paths(folder, "train"), DBTransforms([]))
-    targets, letterbox = Targets(shrink_ratio=shrink_ratio), Letterbox(size)
-    for index in range(len(dataset)):
-        polygons = letterbox(dataset.decode.measure(dataset.source.read(index))).polygons
-        yield targets.draw(polygons, size, size).prob_map, polygons
-
-
-def best_overlaps(found: Polygons, truth: Polygons) -> NDArray[np.float64]:
-    """For each word that counts, the IoU with the box that covers it best."""
-    boxes = [shapely.Polygon(polygon).buffer(0) for polygon in found]
-    tree, best = shapely.STRtree(boxes), []
-    for polygon in truth.select(~truth.ignore):
-        word = shapely.Polygon(polygon).buffer(0)
-        near = [boxes[index] for index in tree.query(word)]
-        best.append(max((word.intersection(box).area / word.union(box).area for box in near), default=0.0))
-    return np.array(best)
+            cells = {}
+            for (shape, use_polygon), ratio in product((("polygons", True), ("rectangles", False)), (1.5, "exact")):
+                rule = {"use_polygon": use_polygon, "unclip_ratio": ratio, "min_size": 2}
+                found = recalls(pages, size, shrink_ratio, 0.0, **rule)
+                cells[f"{shape}, unclip {ratio}"] = " / ".join(f"{one:.3f}" for one in found)
+            yield Row(f"{size}, shrink {shrink_ratio}", cells, f"Recall of perfect maps of {unit}: IoU 0.5 / 0.7")

@@ -1,4 +1,4 @@
-"""Draw docs/pictures/found.png: pages side by side with the boxes that `ocr predict` wrote for them.
+"""Draw docs/pictures/found.png: pages side by side with the boxes that `glyphfeed predict` wrote for them.
 
 python docs/pictures/found.py predictions data/demo/images/val docs/pictures/found.png 0011 0021 0005
 """

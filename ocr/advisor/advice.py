@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from ocr import __version__
@@ -20,14 +23,21 @@ from ocr.atomic import replacing
 from ocr.report.numbers import in_count, in_ms, in_percent, in_seconds, in_times
 from ocr.report.page import render, write_page
 
+PRESENT = "present"
+"""The configuration as it is."""
 SAME = ""
 """Of a change after which the model learns the same."""
 NOT_KNOWN = "not known"
 WORTH_IT, WORTH_IT_IN_NOISE = 1.05, 1.25
 """A smaller gain is within the noise: of a quiet machine, and of one that other programs use."""
+MOST_WORK = 0.5
+"""Share of the work on a page; a stage that takes more is a cause."""
 WAIT_IS_MUCH = 0.1
 """Share of an epoch; if the model waits less, the model is the bottleneck."""
 MAX_ROWS = 6
+
+Show = Callable[[str], object]
+"""Takes the name of what is being measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,10 @@ class Advice:
     command: str = ""
     unit: str = "page"
     step_name: str = "the model's step"
+    step_fault: str = ""
+    """What is wrong with the step, whatever it computes: few pages."""
+    may_alter: bool = False
+    """Whether changes after which the model learns something else can be recommended."""
     show_all: bool = False
     show_stages: bool = False
 
@@ -103,9 +117,14 @@ class Advice:
 
     @property
     def useful(self) -> list[Row]:
-        """Rows that change something for the better, and leave what the model learns alone."""
-        least = WORTH_IT_IN_NOISE if self.noisy else WORTH_IT
-        return [row for row in self.rows if row.gain >= least and row.how != "computed"]
+        """Rows that change something for the better, and leave what the model learns alone unless that is asked for."""
+        rows = [*self.rows, *self.other_rows] if self.may_alter else self.rows
+        return [row for row in rows if row.gain >= self._least and row.how != "computed"]
+
+    @property
+    def _least(self) -> float:
+        """A smaller gain is no gain."""
+        return WORTH_IT_IN_NOISE if self.noisy else WORTH_IT
 
     @property
     def best(self) -> Row | None:
@@ -120,16 +139,16 @@ class Advice:
     @property
     def cause(self) -> str:
         """Why the epoch takes as long as it does: what the best change removes, or the slowest stage."""
-        if self.best_single is not None:
-            return self.best_single.change.cause
+        causes = [] if self.best_single is None else [self.best_single.change.cause]
         if self.bottleneck == "model":
-            return self.step_name
-        if self.stages:
-            name = max(self.stages, key=lambda stage: self.stages[stage])
-            return (
-                f"{name} takes {in_percent(self.stages[name] / sum(self.stages.values()))} of the work on a {self.unit}"
-            )
-        return "the loader itself"
+            return ", and ".join([*(causes or [self.step_name]), *filter(None, [self.step_fault])])
+        slowest = max(self.stages, key=lambda name: self.stages[name], default="")
+        share = self.stages[slowest] / sum(self.stages.values()) if self.stages else 0.0
+        stage = f"{slowest} takes {in_percent(share)} of the work on a {self.unit}"
+        # A cache removes stages; workers only divide them.
+        if share > MOST_WORK and not (self.best_single is not None and self.best_single.change.setting == "cache"):
+            causes.insert(0, stage)
+        return ", and ".join(causes) or (stage if self.stages else "the loader itself")
 
     @property
     def sentence(self) -> str:
@@ -160,7 +179,7 @@ class Advice:
         ordered = sorted(rows, key=lambda row: (row.how == "computed", -row.gain))
         if self.show_all:
             return ordered
-        return [row for row in ordered if not 1 / WORTH_IT < row.gain < WORTH_IT][:MAX_ROWS]
+        return [row for row in ordered if not 1 / self._least < row.gain < self._least][:MAX_ROWS]
 
     # -- screen, JSON, page
 
@@ -311,10 +330,41 @@ class Advice:
         }
 
     def _repr_html_(self) -> str:
-        from html import escape as in_html
+        from markupsafe import escape as in_html
 
         page = in_html(render("advice.html", **self._content()))
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 50em; border: 0"></iframe>'
+
+
+@contextmanager
+def progress(console: Console, seconds: float) -> Iterator[Show]:
+    """Shows what is being measured: in a terminal next to a bar of the time, into a file as a line for each."""
+    if not console.is_terminal:
+        seen: set[str] = set()
+
+        def tell(what: str) -> None:
+            if what not in seen:
+                seen.add(what)
+                console.print(f"measuring {what}", highlight=False, markup=False, soft_wrap=True)
+
+        yield tell
+        return
+    columns = (_TimeBar(seconds), TextColumn("measuring {task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("")
+        yield lambda what: bar.update(task, description=escape(what))
+
+
+class _TimeBar(ProgressColumn):
+    """Time that was spent, of the usual; pulses after it, in whole epochs and while a model is compiled."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        super().__init__()
+
+    def render(self, task: Task) -> ProgressBar:
+        spent = task.elapsed or 0.0
+        return ProgressBar(self._seconds, min(spent, self._seconds), width=30, pulse=spent > self._seconds)
 
 
 def _tell(console: Console, line: str) -> None:

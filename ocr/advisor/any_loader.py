@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import queue
+import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -16,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
-from ocr.advisor.advice import Advice, Change, Row
+from ocr.advisor.advice import PRESENT, Advice, Change, Row, progress
 from ocr.advisor.measure import SECONDS, Step, Trial, describe_machine, run_pass, run_trials
 from ocr.cache.items import cached
 from ocr.errors import ConfigError, GlyphFeedError
@@ -45,34 +47,38 @@ def advise(
     """Measure a loader with `step(batch)`, and what would make it faster, in about so many seconds.
 
     The loader is run as it is and in every changed form for a second or two, each time with the step. `verify=True`
-    then runs a whole epoch of the present loader and of the best change. With a `console`, what is being measured is
-    shown there.
+    then runs a whole epoch of the present loader and of the best change. What is being measured is shown on `console`:
+    without one on stderr, if that is a terminal.
     """
     _check(loader, step)
-    show: Callable[[str], object] = (lambda what: None) if console is None else console.print
+    console = console or Console(stderr=True, quiet=not sys.stderr.isatty())
     until = time.perf_counter() + seconds
-    with TemporaryDirectory(prefix="glyphfeed-advise-") as folder, warnings.catch_warnings():
+    with ExitStack() as stack:
+        show = stack.enter_context(progress(console, seconds))
+        folder = stack.enter_context(TemporaryDirectory(prefix="glyphfeed-advise-"))
+        stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message=".*worker processes in total")
-        parts = _measure_parts(loader)
+        parts = _measure_parts(loader, min(ITEM_SECONDS, seconds / 20))
         tried, not_tried = _candidates(loader, step, Path(folder), parts)
-        each = min(SECONDS, seconds / (3 * len(tried)))
-        for _, trial in tried.values():
-            trial.seconds = each
-        for name, (_, trial) in list(tried.items()):
-            try:
-                run_trials({name: trial}, show, until=until, repeats=1 if name == "present" else 0)
-            except (
-                RuntimeError,
-                OSError,
-                GlyphFeedError,
-            ) as error:  # Workers that cannot start, or items that do not pickle.
-                not_tried[name] = str(error).splitlines()[0]
-        alone = Trial(loader, None, each, tried["present"][1].timing.batches)
-        run_trials({"the loader alone": alone}, show, 1)
-        advice = _advice(loader, step, tried, alone, parts, not_tried)
-        if verify:
-            _verify(advice, tried)
+        trials = {name: trial for name, (_, trial) in tried.items()}
+        alone = Trial(loader, None, batches=trials[PRESENT].timing.batches)
+        for trial in (alone, *trials.values()):
+            trial.seconds = min(SECONDS, seconds / (4 * len(tried)))
+        run_trials({"the loader alone": alone}, show, 1, repeats=0)
+        run_trials({PRESENT: trials[PRESENT]}, show, 1, repeats=0)
+        run_trials(trials, show, repeats=1, until=until - 4 * alone.seconds)
+        advice = _advice(step, tried, alone, parts, not_tried)
+        if advice.best is not None:
+            # Once more in turns: what is recommended must not have been lucky.
+            run_trials(
+                {name: trials[name] for name in (PRESENT, advice.best.change.name)}, show, repeats=0, until=until
+            )
+            advice = _advice(step, tried, alone, parts, not_tried)
+        for name in (PRESENT, *([advice.best.change.name] if advice.best else [])) if verify else ():
+            predicted = advice.pages / trials[name].timing.pages_per_second
+            advice.verified.append((name, predicted, trials[name].run_epoch()))
         tried.clear()
+        trials.clear()
         gc.collect()  # Workers end before their folder does.
     return advice
 
@@ -96,12 +102,12 @@ def _check(loader: object, step: object) -> None:
 # -- what a batch is made of
 
 
-def _measure_parts(loader: Iterable[Any]) -> dict[str, float]:
+def _measure_parts(loader: Iterable[Any], seconds: float) -> dict[str, float]:
     """Seconds per item in the dataset, of those waiting, and in the collate function; empty for a stream."""
     if not isinstance(loader, DataLoader) or not _is_map_style(loader):
         return {}
     spent: dict[str, float] = {"reading the dataset": 0.0, "waiting in the dataset": 0.0, "collating": 0.0}
-    done, ended = 0, time.perf_counter() + ITEM_SECONDS
+    done, ended = 0, time.perf_counter() + seconds
     for indices in loader.batch_sampler or ():
         began, cpu = time.perf_counter(), time.thread_time()
         items = [loader.dataset[index] for index in indices]
@@ -138,10 +144,10 @@ def _candidates(
 ) -> tuple[Tried, dict[str, str]]:
     """The loader as it is, what else could be done with its dataset, and what cannot be tried."""
     batches = _count(loader)
-    tried: Tried = {"present": (None, Trial(loader, step, batches=batches))}
+    tried: Tried = {PRESENT: (None, Trial(loader, step, batches=batches))}
 
     def add(change: Change, made: Iterable[Any]) -> None:
-        tried[change.name] = (change, Trial(made, step, batches=batches))
+        tried[change.name] = (change, Trial(made, step, batches=batches, may_fail=True))
 
     if not isinstance(loader, DataLoader) or not _is_map_style(loader):
         if not (isinstance(loader, DataLoader) and loader.num_workers):
@@ -256,25 +262,19 @@ class _InThread:
 
 
 def _advice(
-    loader: Iterable[Any],
-    step: Step | None,
-    tried: Tried,
-    alone: Trial,
-    parts: dict[str, float],
-    not_tried: dict[str, str],
+    step: Step | None, tried: Tried, alone: Trial, parts: dict[str, float], not_tried: dict[str, str]
 ) -> Advice:
-    present = tried["present"][1].timing
-    done = {name: trial.timing for name, (_, trial) in tried.items() if trial.timing.passes}
-    place = type(getattr(loader, "dataset", loader)).__name__
-    steps = [max(0.0, one.seconds - one.waited * one.seconds) / present.batches for one in present.passes]
+    present = tried[PRESENT][1].timing
+    done = {name: trial.timing for name, (_, trial) in tried.items() if trial.timing.rounds}
+    steps = [one.seconds * (1 - one.waited) / present.batches for one in present.passes]
     rows = [
         Row(change, present.pages / timing.pages_per_second, timing.pages_per_second / present.pages_per_second)
         for name, timing in done.items()
         if (change := tried[name][0]) is not None
     ]
-    not_tried |= {name: "no time left: pass more seconds" for name in tried if name not in done | not_tried}
+    late = {name: trial.error or "no time left: pass more seconds" for name, (_, trial) in tried.items()}
     return Advice(
-        place,
+        type(getattr(alone.loader, "dataset", alone.loader)).__name__,
         present.pages,
         present.batches,
         present,
@@ -283,7 +283,7 @@ def _advice(
         alone.timing.seconds,
         fmean(steps) if step is not None else None,
         rows,
-        not_tried=not_tried,
+        not_tried=not_tried | {name: why for name, why in late.items() if name not in done},
         stages=parts,
         noisy=[name for name, timing in done.items() if timing.is_noisy],
         others=max(timing.others for timing in done.values()),
@@ -291,16 +291,3 @@ def _advice(
         unit="item",
         step_name="the step",
     )
-
-
-def _verify(advice: Advice, tried: Tried) -> None:
-    """A whole epoch of the present loader and of the best change."""
-    names = ["present", *([advice.best.change.name] if advice.best else [])]
-    for name in names:
-        trial = tried[name][1]
-        predicted = advice.seconds if name == "present" or advice.best is None else advice.best.seconds
-        whole = Trial(trial.loader, trial.step, float("inf"), trial.timing.batches)
-        whole.warm_up()
-        whole.seconds = 0.0
-        whole.run_round()
-        advice.verified.append((name, predicted, whole.timing.seconds))

@@ -21,7 +21,8 @@ from ocr.system import usable_cores
 Step = Callable[[Any], object]
 SECONDS = 2.0
 """On the clock, per configuration; half of it in each of two rounds."""
-MIN_BATCHES = 4
+MIN_BATCHES = 3
+"""Of a pass that is cut, however long they take."""
 BUSY = 0.1
 """Share of the cores that other programs can use before a measurement is repeated."""
 REPEATS = 2
@@ -100,18 +101,39 @@ class Pass:
     """Of the batches that were run."""
 
 
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Passes right after each other, and the share of the cores that other programs used meanwhile."""
+
+    passes: tuple[Pass, ...]
+    others: float
+
+
 @dataclass
 class Timing:
-    """All passes of one configuration."""
+    """All rounds of one configuration."""
 
     batches: int
     """Of an epoch."""
-    passes: list[Pass] = field(default_factory=list)
-    """Those of rounds in which the machine was quiet; of the quietest one if there is none."""
-    others: float = float("inf")
-    """Share of the cores that other programs used in the quietest round."""
+    rounds: list[Round] = field(default_factory=list)
     filling: Pass | None = None
     """The first pass, which is not counted: it fills caches."""
+
+    @property
+    def others(self) -> float:
+        """Share of the cores that other programs used in the quietest round."""
+        return min((one.others for one in self.rounds), default=float("inf"))
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether no round was quiet."""
+        return self.others > BUSY
+
+    @property
+    def passes(self) -> list[Pass]:
+        """Of the rounds that were about as quiet as the quietest: all of them, if the load never ends."""
+        most = self.others + BUSY
+        return [one for round_ in self.rounds if round_.others <= most for one in round_.passes]
 
     @property
     def seconds(self) -> float:
@@ -144,24 +166,12 @@ class Timing:
         """What configurations are compared by: batches can have other sizes."""
         return self.pages / self.seconds
 
-    @property
-    def is_noisy(self) -> bool:
-        """Whether no round was quiet."""
-        return self.others > BUSY
-
-    def add(self, passes: Sequence[Pass], others: float) -> None:
-        """Add a round. Quiet rounds count all, of noisy ones only the quietest."""
-        if others <= BUSY and not self.is_noisy:
-            self.passes += passes
-        elif others < self.others:
-            self.passes = list(passes)
-        self.others = min(self.others, others)
-
 
 def run_pass(loader: Iterable[Any], step: Step | None, batches: int, most: int, max_seconds: float) -> Pass:
     """Run at most so many batches, or seconds, of an epoch that has `batches`."""
-    workers: Any = getattr(loader, "num_workers", None)
-    workers = max(1, workers or 0)
+    # Worker processes make a batch each; the threads of a Loader share them.
+    is_shared = getattr(loader, "engine", "") == "threads"
+    workers = 1 if is_shared else max(1, getattr(loader, "num_workers", None) or 0)
     arrivals: list[float] = []
     waited, pages, pixels = 0.0, 0, 0.0
     began = asked = time.perf_counter()
@@ -176,24 +186,37 @@ def run_pass(loader: Iterable[Any], step: Step | None, batches: int, most: int, 
             if step is not None and batch is not None:
                 step(batch)
             asked = time.perf_counter()
-            if len(arrivals) == most or (asked - began > max_seconds and len(arrivals) >= min(MIN_BATCHES, batches)):
+            if len(arrivals) == most or _is_enough(len(arrivals), asked - began, max_seconds, workers):
                 break
         ended = time.perf_counter() - began
     finally:
         if isinstance(running, Generator):
             running.close()
-    done = len(arrivals)
-    if not done:
+    if not arrivals:
         raise ConfigError(
             "the loader gives no batch. Pass pages, or set on_bad_sample=raise to see why", setting="loader"
         )
-    seconds = ended
-    if done < batches:
-        # Workers start together and end their first batches together: the rate counts from the last of those.
-        last = workers if done > 2 * workers else 1
-        each = (ended - arrivals[last - 1]) / (done - last + 1)
-        seconds = arrivals[last - 1] + each * (batches - last + 1)
-    return Pass(seconds, arrivals[0], waited / ended, done, pages, pixels)
+    seconds = ended if len(arrivals) == batches else _whole_epoch(arrivals, ended, batches, workers)
+    return Pass(seconds, arrivals[0], waited / ended, len(arrivals), pages, pixels)
+
+
+def _is_enough(done: int, spent: float, max_seconds: float, workers: int) -> bool:
+    """Two batches of each worker, unless they take too long."""
+    return spent > max_seconds and (done >= 2 * workers + 1 or (spent > 2 * max_seconds and done >= MIN_BATCHES))
+
+
+def _whole_epoch(arrivals: Sequence[float], ended: float, batches: int, workers: int) -> float:
+    """Seconds of an epoch, as fast as from one batch to another: workers start, and end their batches, together.
+
+    >>> _whole_epoch([1.0, 1.0, 2.0, 2.0, 3.0], 3.5, 10, 2)
+    5.5
+    """
+    first = min(workers, len(arrivals) - 1)
+    last = first + max(1, (len(arrivals) - first) // workers * workers)
+    if last > len(arrivals) or first == 0:
+        return ended * batches / len(arrivals)
+    each = (arrivals[last - 1] - arrivals[first - 1]) / (last - first)
+    return arrivals[first - 1] + each * (batches - first) + ended - arrivals[-1]
 
 
 def _pages_and_pixels(batch: Any) -> tuple[int, float]:
@@ -211,8 +234,17 @@ def _pages_and_pixels(batch: Any) -> tuple[int, float]:
 class Trial:
     """A loader and a step, run in rounds that alternate with other trials."""
 
-    def __init__(self, loader: Any, step: Step | None, seconds: float = SECONDS, batches: int | None = None) -> None:
-        self.loader, self.step, self.seconds = loader, step, seconds
+    def __init__(
+        self,
+        loader: Any,
+        step: Step | None,
+        seconds: float = SECONDS,
+        batches: int | None = None,
+        prepare: Callable[[], object] = lambda: None,
+        may_fail: bool = False,
+    ) -> None:
+        self.loader, self.step, self.seconds, self.prepare = loader, step, seconds, prepare
+        self.may_fail, self.error = may_fail, ""
         self.timing = Timing(len(loader) if batches is None else batches)
         self._most = self.timing.batches
 
@@ -228,9 +260,15 @@ class Trial:
         passes: list[Pass] = []
         while not passes or time.perf_counter() - began < self.seconds / 2:
             passes.append(self._run(self.step, self._most, self.seconds))
-        self.timing.add(passes, others.share())
+        self.timing.rounds.append(Round(tuple(passes), others.share()))
+
+    def run_epoch(self) -> float:
+        """Seconds of a whole epoch with the step, after one without it that is not counted."""
+        self._run(None, self.timing.batches, float("inf"))
+        return self._run(self.step, self.timing.batches, float("inf")).seconds
 
     def _run(self, step: Step | None, most: int, seconds: float) -> Pass:
+        self.prepare()
         # The same pages in every pass, so that those that are counted are in the cache.
         if hasattr(self.loader, "set_epoch"):
             self.loader.set_epoch(0)
@@ -247,17 +285,32 @@ def run_trials(
 ) -> None:
     """Warm up each trial, then all of them in turns: what changes on the machine meanwhile hits each of them.
 
-    After the moment `until` nothing is started any more.
+    After the moment `until` nothing is started any more. On a busy machine all trials have more rounds. What is wrong
+    with a trial that can fail is kept in its `error`.
     """
     for name, trial in trials.items():
-        if time.perf_counter() < until:
+        if time.perf_counter() < until and trial.timing.filling is None:
             show(name)
-            trial.warm_up()
+            try:
+                trial.warm_up()
+            except Exception as error:  # Workers that cannot start, items that do not pickle, code of others.
+                if not trial.may_fail:
+                    raise
+                trial.error = first_sentence(error)
+    warm = {name: trial for name, trial in trials.items() if trial.timing.filling is not None}
     for turn in range(rounds + (REPEATS if repeats is None else repeats)):
-        for name, trial in trials.items():
-            if time.perf_counter() < until and (turn < rounds or trial.timing.is_noisy):
+        if turn >= rounds and not any(trial.timing.is_noisy for trial in warm.values()):
+            return
+        for name, trial in warm.items():
+            if time.perf_counter() < until:
                 show(name)
                 trial.run_round()
+
+
+def first_sentence(error: Exception) -> str:
+    """What is wrong, without what could be done about it; torch puts the traceback of a worker in front."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[-1 if "Traceback" in str(error) else 0].split(". ")[0]
 
 
 # -- steps
@@ -305,8 +358,8 @@ class ModelStep:
         wait_for(self.device)
 
     def seconds_per_pixel(self, batches: Sequence[dict[str, Any]], max_seconds: float) -> float:
-        """Of steps with these batches, after one with a part of the first: until the time is up, at least one."""
-        self({name: one[:2] for name, one in batches[0].items()})
+        """Of steps with these batches, after one that is not counted: until the time is up, at least one."""
+        self(batches[0])
         began, pixels = time.perf_counter(), 0.0
         for batch in batches:
             self(batch)

@@ -30,6 +30,7 @@ FINETUNE_STEPS = 400
 START_HMEAN = "0.891 on 54 receipts and 0.882 on 30 forms before any training"
 """Of the bundled detector, as docs/results.md has it."""
 PREPARE = "prepared ahead"
+NO_CACHE = "no cache"
 
 
 def changed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
@@ -67,8 +68,9 @@ def key_of(config: DictConfig, setting: str, of_split: str) -> str:
 
 
 def loader_changes(config: DictConfig, split: str, cores: int, has_gpu: bool) -> list[Change]:
-    """Every change of the loader that the config leaves open; what it does already is left out."""
-    return [*_workers(config, split, cores), *_pages(config, split), *_dali(config, has_gpu)]
+    """Every change of the loader that the config leaves open, those first that can help most."""
+    changes = [*_pages(config, split), *_dali(config, has_gpu), *_workers(config, split, cores)]
+    return sorted(changes, key=lambda change: change.name == NO_CACHE)
 
 
 def _workers(config: DictConfig, split: str, cores: int) -> Iterator[Change]:
@@ -124,7 +126,7 @@ def _pages(config: DictConfig, split: str) -> Iterator[Change]:
         if node.get("cache") in ("off", False, None):
             yield Change("cache", (f"{key}=auto",), "every page is read and decoded in every epoch", "cache")
         else:
-            yield Change("no cache", (f"{key}=off",), "reading the cache takes longer than decoding", "cache")
+            yield Change(NO_CACHE, (f"{key}=off",), "reading the cache takes longer than decoding", "cache")
     if config.transforms.get("normalize") == "host":
         cause = "pages as floats: four times the bytes, normalised by the workers"
         yield Change("bytes until the device", ("transforms.normalize=device",), cause, "normalize")
@@ -174,8 +176,8 @@ def _exact(config: DictConfig, split: str, cores: int, device: torch.device, com
     if device.type == "cpu":
         now = cores if config.threads.model == "auto" else int(config.threads.model)
         for count in sorted({max(1, cores // 2), cores} - {now}):
-            cause = f"{_plural(now, 'core')} for the model, of {cores}"
-            yield Change(f"{_plural(count, 'core')} for the model", (f"threads.model={count}",), cause, "cores")
+            cause = f"{_plural(now, 'thread')} of the model on {_plural(cores, 'core')}"
+            yield Change(f"{_plural(count, 'thread')} for the model", (f"threads.model={count}",), cause, "cores")
 
 
 def _learning(config: DictConfig, device: torch.device, split: str) -> Iterator[Change]:
@@ -196,6 +198,15 @@ def _learning(config: DictConfig, device: torch.device, split: str) -> Iterator[
         yield Change(f"{larger} pages per step", overrides, f"only {_plural(batch, 'page')} per step", "batch", same)
 
 
+def step_fault(pages: float) -> str:
+    """What is wrong with a step of so many pages.
+
+    >>> step_fault(1.0), step_fault(16.0)
+    ('only 1 page per step', '')
+    """
+    return f"only {_plural(round(pages), 'page')} per step" if pages < SMALL_BATCH else ""
+
+
 def shorter_run(config: DictConfig, steps: int, epoch_seconds: float) -> Row | None:
     """Starting with the bundled detector: fewer pages are seen, so this is computed, and never ranked first."""
     epochs = config.trainer.get("max_epochs")
@@ -212,6 +223,8 @@ def combined(rows: Sequence[Row]) -> Change | None:
     best: dict[str, Row] = {}
     for row in sorted(rows, key=lambda row: row.gain):
         best[row.change.setting] = row
+    if any(override.endswith("num_workers=0") for row in best.values() for override in row.change.overrides):
+        best.pop(PREPARE, None)  # Nothing is ahead without workers.
     if len(best) < 2:
         return None
     together = sorted(best.values(), key=lambda row: -row.gain)

@@ -19,7 +19,8 @@ def apply_changes(
 ) -> tuple[Path, str]:
     """Write `data/tuned.yaml`, or `experiment/tuned.yaml` if the experiment has a word of its own on these settings.
 
-    `compose` makes the config of the command line with other choices. Returns the file, and the override that uses it.
+    Without overrides the file changes nothing, so that data=tuned can be used whatever the advice was. `compose` makes
+    the config of the command line with other choices. Returns the file, and the override that uses it.
     """
     for group in ("data", "experiment"):
         base = choices.get(group)
@@ -44,14 +45,14 @@ def apply_changes(
 
 def write_tuned(overrides: Sequence[str], group: str, base: str, command: str) -> Path:
     """Write tuned.yaml into the user's folder of a group: its config `base` with these settings."""
-    settings = OmegaConf.to_yaml(OmegaConf.from_dotlist(list(overrides))).splitlines()
+    settings = OmegaConf.to_yaml(OmegaConf.from_dotlist(list(overrides))).splitlines() if overrides else []
     lines = [
         "# @package _global_",
         f"# Written by: {command}",
         "defaults:",
         f"  - {base}".ljust(COMMENT_COLUMN) + f"# what was measured: {group}={base}",
         "  - _self_",
-        *(line.ljust(COMMENT_COLUMN) + "# found by ocr advise" for line in settings),
+        *(line.ljust(COMMENT_COLUMN) + "# found by glyphfeed advise" for line in settings),
     ]
     path = chosen_folder() / group / "tuned.yaml"
     with replacing(path) as stream:

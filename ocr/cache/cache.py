@@ -117,7 +117,7 @@ class Cache:
         return self.prefix + content_digest(content + annotation)
 
     def _describe(self) -> None:
-        """Note what the keys of these stages are of, for `ocr cache ls`."""
+        """Note what the keys of these stages are of, for `glyphfeed cache ls`."""
         self._is_described = True
         known = describe(self.store).get(self.prefix, {})
         locations = [*dict.fromkeys([self._location, *known.get("data", ())])][:MAX_LOCATIONS]

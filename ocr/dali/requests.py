@@ -66,11 +66,13 @@ class PageReader:
         return self._draw(sample, rng, inputs, corner)
 
     def _why_not(self, raw: Sample, page: Sample) -> str | None:
-        """Why a page is decoded here: text for the ledger, "" if it is only too large; None if DALI decodes it."""
+        """Why a page is decoded here, for the ledger; "" if it is only too large or clear. None: DALI decodes it."""
         if raw.index in self.refused:
             return "DALI refused it"
         if not raw.encoded.startswith((JPEG, PNG)):
             return "neither JPEG nor PNG"
+        if raw.encoded.startswith(PNG) and _may_be_clear(raw.encoded):
+            return ""
         return "" if page.raw_size[0] * page.raw_size[1] > MAX_PIXELS else None
 
     def _draw(self, sample: Sample, rng: np.random.Generator, inputs: Inputs, corner: NDArray[np.float64]) -> Request:
@@ -95,6 +97,12 @@ class PageReader:
             drawn = _colour_inputs(colours, colours.draw(rng, sample.view))
             inputs |= {f"{name}_{number}": value for name, value in drawn.items()}
         return Request(sample, rng, inputs)
+
+
+def _may_be_clear(png: bytes) -> bool:
+    """Whether pixels of a PNG can be transparent, which DALI shows black."""
+    has_alpha = png[25] & 4
+    return bool(has_alpha) or b"tRNS" in png[: png.find(b"IDAT")]
 
 
 def _decoding(

@@ -16,6 +16,7 @@ from ocr.errors import ConfigError
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.batch import image_tensor
 from ocr.pipeline.device import Normalize
+from ocr.pipeline.pixels import RandomPixels
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage, RandomStage, Stage, moves_polygons, split_at_cut
@@ -145,6 +146,7 @@ def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
         steps = steps[:-1]
     if not steps:
         return [], None
+    _refuse_pixels_after_normalization(steps)
     *before, last = steps
     # After one of these the page is float already, and our own normalisation would leave it unchanged.
     made_float = next((step for step in before if is_kind_of(step, *TO_FLOAT)), None)
@@ -160,6 +162,20 @@ def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
     if made_float is None and _is_plain_normalization(last):
         return before, Normalize(_three(last.mean), _three(last.std), last.max_pixel_value)
     return steps, None
+
+
+def _refuse_pixels_after_normalization(steps: list[Any]) -> None:
+    """Colours of a normalised page have no black and no white that a stage could keep to."""
+    is_normalized = False
+    for step in steps:
+        if is_normalized and isinstance(step, RandomPixels):
+            raise ConfigError(
+                f"transforms: {step!r} comes after the normalisation, but changes colours from 0 to 1. Move it in "
+                "front of it",
+                setting="transforms",
+                value=step,
+            )
+        is_normalized |= is_kind_of(step, "Normalize", CONDITIONAL)
 
 
 def _is_plain_normalization(step: Any) -> bool:

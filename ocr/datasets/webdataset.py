@@ -30,8 +30,8 @@ class OCRWebDataset(PageDataset):
     """Pages of tar shards with their maps; see `PageDataset` for the settings that all sources share.
 
     `tar_path` is a path, a URL that fsspec supports, a brace pattern, a glob or a list of them. Samples are read in any
-    order, and an epoch resumes anywhere. Shards without the index that `ocr convert` writes are scanned when they are
-    opened, remote ones fetched for it. Shuffling goes from shard to shard: `shuffle_buffer` samples are shuffled
+    order, and an epoch resumes anywhere. Shards without the index of `glyphfeed shards` are scanned when opened, remote
+    ones fetched for it. Shuffling goes from shard to shard: `shuffle_buffer` samples are shuffled
     together, by default all of local shards, and 1000 of remote ones (fewer if `shard_max_bytes` holds fewer).
     """
 

@@ -75,8 +75,9 @@ class Detector:
         tile: int | str | None = AUTO,
         polygons: str | None = None,
     ) -> Self:
-        """A detector from a checkpoint (.ckpt, .safetensors) or what `ocr export` wrote; without a path, the bundled
-        one, which is also "glyphfeed".
+        """A detector from a checkpoint (.ckpt, .safetensors) or what `glyphfeed export` wrote.
+
+        Without a path it is the bundled one, which is also "glyphfeed".
 
         `device` is auto, cpu, cuda, or a name that the runtime knows; `threads` limits the cores of the model;
         `boxes` changes settings of `BoxesFromMap`, such as {"thresh": 0.4}; `max_pixels` limits the size of a page.
@@ -91,9 +92,9 @@ class Detector:
         return cls(open_model(file, device, threads), boxes, max_pixels, tile, polygons)
 
     @overload
-    def __call__(self, source: Pixels) -> TextPage: ...
+    def __call__(self, source: Pixels) -> TextPage: ...  # type: ignore[overload-overlap]
     @overload
-    def __call__(self, source: Path_ | bytes) -> TextPage | TextPages: ...
+    def __call__(self, source: Path_ | bytes) -> TextPage | TextPages: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, source: Iterable[Path_ | bytes | Pixels]) -> TextPages: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -56,12 +56,14 @@ class Export:
         """Raise ConfigError for all that cannot work, before anything is computed."""
         formats.check_format(self.format, self.precision)
         if not self.pages:
-            raise ConfigError("there are no pages to check the export on. Set a folder of pages", setting="images")
+            raise ConfigError(
+                "there are no pages to check the export on. Set --data DIR or --pages FOLDER", setting="--data"
+            )
         if self.precision == "int8" and not self.calibration:
             raise ConfigError(
-                "--precision int8 needs pages like those of the training to set its ranges. Set the folder of "
-                "calibration",
-                setting="calibration",
+                "--precision int8 needs pages like those of the training to set its ranges. Set --data DIR or "
+                "--calibration FOLDER",
+                setting="--calibration",
             )
         for out in (self.out, self.failed_out):
             check_out(out)
@@ -158,7 +160,7 @@ class Exporter:
 
     def _builds(
         self, request: Export, detector: TextDetector, settings: DetectorSettings, reference: Detector
-    ) -> Iterator[formats.Save]:
+    ) -> Generator[formats.Save]:
         """The model; of int8 several, if they are asked for, each slower and closer to the checkpoint."""
         # OpenVINO and TensorRT choose the type of each layer themselves, from float32.
         own_types = request.format in ("openvino", "tensorrt")

@@ -24,8 +24,7 @@ from ocr.malloc import return_freed_memory
 from ocr.pipeline.decode import Decode, pillow_pixels
 from ocr.pipeline.image_header import DAMAGE, check_pixel_count, image_format
 from ocr.pipeline.image_listing import ImageListing
-from ocr.pipeline.page_rows import NO_POLYGONS
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import NO_POLYGONS, Sample
 
 PAGE_EXTENSIONS = (*IMAGE_EXTENSIONS, ".pdf")
 PAGE_MARK = "#page="

@@ -44,10 +44,10 @@ class ModelInfo:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str], source: str) -> ModelInfo:
-        """Raises ConfigError if `ocr export` did not write the file, or a newer version did."""
+        """Raises ConfigError if `glyphfeed export` did not write the file, or a newer version did."""
         if METADATA_KEY not in metadata or EXPORT_KEY not in metadata:
             raise ConfigError(
-                f"{source} has no metadata of GlyphFeed. Write it with: ocr export MODEL --to FORMAT", path=source
+                f"{source} has no metadata of GlyphFeed. Write it with: glyphfeed export MODEL --to FORMAT", path=source
             )
         settings = DetectorSettings.from_json(metadata[METADATA_KEY], source, source)
         try:
@@ -74,7 +74,7 @@ def check_settings(settings: DetectorSettings, source: str) -> None:
 
 
 def find_model(path: str | Path) -> Path:
-    """The model file itself: of a folder that `ocr export` wrote, the one in it."""
+    """The model file itself: of a folder that `glyphfeed export` wrote, the one in it."""
     path = Path(path)
     if path.is_dir():
         found = [path / name for name in NAMES.values() if (path / name).is_file()]
@@ -87,7 +87,9 @@ def find_model(path: str | Path) -> Path:
             )
         return found[0]
     if not path.is_file():
-        raise ConfigError(f"{path} is not a file or folder. Pass a checkpoint, or what `ocr export` wrote", path=path)
+        raise ConfigError(
+            f"{path} is not a file or folder. Pass a checkpoint, or what `glyphfeed export` wrote", path=path
+        )
     return path
 
 

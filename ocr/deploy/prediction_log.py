@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
+
+from filelock import FileLock, Timeout
 
 from ocr.deploy.inputs import PAGE_MARK
 from ocr.errors import ConfigError, OutputError
@@ -29,6 +30,7 @@ class PredictionLog:
         Raises ConfigError if the log is of other ones, unless it is to be overwritten.
         """
         self.path = folder / NAME
+        self._lock_file = FileLock(folder / f".{NAME}.lock")
         self._places: dict[str, int] = {}
         self._stamps: dict[str, Stamp] = {}
         self._in_pdf: dict[str, list[str]] = {}
@@ -53,7 +55,7 @@ class PredictionLog:
                 self._in_pdf.clear()
                 self._append(dict(found_with))
         except BaseException:
-            self._file.close()
+            self._close()
             raise
 
     def __len__(self) -> int:
@@ -65,7 +67,7 @@ class PredictionLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        self._close()
 
     def has(self, name: str, stamp: Stamp) -> bool:
         """Whether a page is there, and its file is still the same."""
@@ -95,13 +97,19 @@ class PredictionLog:
 
     def _lock(self) -> None:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            self._lock_file.acquire(blocking=False)
+        except Timeout as error:
             raise ConfigError(
                 f"another run writes into {self.path.parent} now. Wait for it, or choose another folder: out=DIR",
                 setting="out",
                 path=self.path.parent,
             ) from error
+
+    def _close(self) -> None:
+        self._file.close()
+        if self._lock_file.is_locked:
+            self._lock_file.release()
+            Path(self._lock_file.lock_file).unlink(missing_ok=True)
 
     def _append(self, entry: dict[str, Any]) -> int:
         """Where the line begins."""

@@ -7,57 +7,61 @@ from itertools import count
 from typing import Any
 
 from ocr.errors import AnnotationError
-from ocr.formats.annotation import Page, Word
+from ocr.formats.annotation import Page
 from ocr.formats.categories import means_ignored
-from ocr.formats.document import Document
 from ocr.formats.export import Export, attributes_of, json_list
-from ocr.formats.fields import TRANSCRIPTIONS, text_or_none
-from ocr.formats.lines import collected, raise_faults, shorten, to_pairs
-from ocr.formats.names import ImageNames
-from ocr.formats.native import text_size
-from ocr.formats.shapes import area_of, bounds
+from ocr.formats.lines import shorten, to_pairs
+from ocr.formats.page_builder import NewPage, PageBuilder
+from ocr.formats.values import TRANSCRIPTIONS, area_of, bounds, box_corners, text_or_none
 
 OUTLINES = ("segmentation", "points", "mask", "polygon")
 BEZIER_SAMPLES = 10
 """Points per side of a Bezier outline: of 3,000 generated curves, none is off by more than 0.9 % of its length."""
 
 
-def is_coco(root: Any) -> bool:
+def sniff_coco(root: Any) -> bool:
     """Whether a JSON value looks like COCO or TextOCR."""
     if not isinstance(root, dict):
         return False
     return (isinstance(root.get("images"), list) and "annotations" in root) or {"imgs", "anns"} <= root.keys()
 
 
-def coco_categories(root: Any) -> Iterator[str]:
+def coco_categories(pages: PageBuilder) -> Iterator[str]:
     """The names of the categories that the file lists."""
-    yield from _category_names(root).values()
+    yield from _category_names(pages.root).values()
 
 
-def parse_coco(document: Document) -> dict[str, Page]:
+def read_coco(pages: PageBuilder) -> None:
     """Pages by image; an image without annotations is a page without text."""
-    root, where = document.root, document.where
+    root, where = pages.root, pages.where
     if not isinstance(root, dict):
         raise AnnotationError(f"{where}: the file holds a {type(root).__name__}, not an object: correct it", value=root)
     text_ocr = isinstance(root.get("imgs"), dict) and isinstance(root.get("anns"), dict)
     images, annotations = _sections(root, where, text_ocr)
-    name_of, size_of = _index(images, where, document.names)
+    page_of: dict[str, NewPage] = {}
+    for image in images:
+        if not isinstance(image, dict) or not isinstance(image.get("file_name"), str) or "id" not in image:
+            raise AnnotationError(
+                f'{where}: image {shorten(image)} has no "id" or no "file_name": correct the file', value=image
+            )
+        key = str(image["id"])
+        with pages.page(f"{where}: image id {key}") as page:
+            page.of_path(image["file_name"])
+            if key in page_of:
+                raise AnnotationError(
+                    f"{where}: image id {key}, {page.name}, occurs twice: remove one", value=page.name
+                )
+            page.measured(image.get("width"), image.get("height"))
+        page_of[key] = page
     categories = _category_names(root)
-    words: dict[str, list[Word]] = {name: [] for name in name_of.values()}
-    faults: list[AnnotationError] = []
     for annotation in annotations:
-        with collected(faults):
+        with pages.part():
             category = categories.get(str(annotation.get("category_id"))) if isinstance(annotation, dict) else None
-            if isinstance(annotation, dict) and not document.categories.is_text(category):
-                continue
-            name = _page_of(annotation, name_of, where)
-            key = str(annotation.get("id", f"{len(words[name]) + 1:04d}"))
-            # TextOCR marks illegible words with a dot.
-            dotted = text_ocr and annotation.get("utf8_string") == "." and "legibility" not in annotation
-            place = f"{where}: {name}: word {key}"
-            words[name].extend(_words(annotation, key, place, dotted or means_ignored(category)))
-    raise_faults(faults)
-    return {name: Page(tuple(found), size_of[name]) for name, found in words.items()}
+            if not isinstance(annotation, dict) or pages.categories.is_text(category):
+                page = _page_of(annotation, page_of, where)
+                # TextOCR marks illegible words with a dot.
+                dotted = text_ocr and annotation.get("utf8_string") == "." and "legibility" not in annotation
+                _read_annotation(page, annotation, dotted or means_ignored(category))
 
 
 def _category_names(root: Any) -> dict[str, str]:
@@ -66,20 +70,20 @@ def _category_names(root: Any) -> dict[str, str]:
     return {str(entry.get("id")): str(entry.get("name")) for entry in entries}
 
 
-def _page_of(annotation: Any, name_of: dict[str, str], where: str) -> str:
+def _page_of(annotation: Any, page_of: dict[str, NewPage], where: str) -> NewPage:
     if not isinstance(annotation, dict):
         raise AnnotationError(
             f"{where}: annotation {shorten(annotation)} is not an object: correct the file", value=annotation
         )
-    name = name_of.get(str(annotation.get("image_id")))
-    if name is None:
+    page = page_of.get(str(annotation.get("image_id")))
+    if page is None:
         raise AnnotationError(
             f"{where}: annotation {annotation.get('id')} is of image_id={annotation.get('image_id')!r}, "
             "which is not among the images: add the image or remove the annotation",
             setting="image_id",
             value=annotation.get("image_id"),
         )
-    return name
+    return page
 
 
 def _sections(root: dict[str, Any], where: str, text_ocr: bool) -> tuple[list[Any], list[Any]]:
@@ -89,49 +93,25 @@ def _sections(root: dict[str, Any], where: str, text_ocr: bool) -> tuple[list[An
         if not isinstance(root.get(section), list):
             raise AnnotationError(
                 f'{where}: "{section}" is {shorten(root.get(section), 40)}, and COCO has a list there: '
-                "set annotation_format (--format) to the format of the file",
+                "set annotation_format to the format of the file",
                 setting=section,
                 value=root.get(section),
             )
     return root["images"], root["annotations"]
 
 
-def _index(
-    images: list[Any], where: str, names: ImageNames
-) -> tuple[dict[str, str], dict[str, tuple[int, int] | None]]:
-    """Image id to page name, and page name to size."""
-    name_of: dict[str, str] = {}
-    size_of: dict[str, tuple[int, int] | None] = {}
-    for image in images:
-        if not isinstance(image, dict) or not isinstance(image.get("file_name"), str) or "id" not in image:
-            raise AnnotationError(
-                f'{where}: image {shorten(image)} has no "id" or no "file_name": correct the file', value=image
-            )
-        name, key = names.of_path(image["file_name"]), str(image["id"])
-        if name in size_of or key in name_of:
-            raise AnnotationError(
-                f"{where}: image id {key}, {name}, occurs twice: remove one, "
-                "or set image_path (--image-path) to the folder that the file names start from",
-                value=name,
-            )
-        name_of[key] = name
-        size_of[name] = text_size(image.get("width"), image.get("height"), f"{where}: {name}")
-    return name_of, size_of
-
-
-def _words(annotation: dict[str, Any], key: str, place: str, illegible: bool) -> list[Word]:
+def _read_annotation(page: NewPage, annotation: dict[str, Any], illegible: bool) -> None:
+    key = str(annotation.get("id", page.key))
     attributes = annotation.get("attributes")
-    # CVAT keeps in attributes what others have beside the outline.
+    # CVAT keeps in attributes what others have next to the outline.
     known = {**attributes, **annotation} if isinstance(attributes, dict) else annotation
     text = next((known[field] for field in TRANSCRIPTIONS if isinstance(known.get(field), str)), None)
-    ignore = illegible or text == "###" or _is_ignored(annotation)
+    ignore = illegible or _is_ignored(annotation)
     language, orientation = known.get("language"), text_or_none(known.get("orientation"))
-    outlines = _outlines(annotation, place)
+    outlines = _outlines(annotation, f"{page.place}: word {key}")
     # A word behind a post has several parts. All are text: keeping only the largest would teach that the rest is not.
-    keys = [key] if len(outlines) == 1 else [f"{key}.{part}" for part in range(1, len(outlines) + 1)]
-    return [
-        Word(part, outline, text, ignore, language, orientation) for part, outline in zip(keys, outlines, strict=True)
-    ]
+    for part, outline in enumerate(outlines, start=1):
+        page.word(outline, text, ignore, language, orientation, key if len(outlines) == 1 else f"{key}.{part}")
 
 
 def _is_ignored(annotation: dict[str, Any]) -> bool:
@@ -182,7 +162,7 @@ def _box_corners(box: Any, place: str) -> list[list[float]]:
             value=box,
         )
     left, top, width, height = box
-    return [[left, top], [left + width, top], [left + width, top + height], [left, top + height]]
+    return box_corners(left, top, left + width, top + height)
 
 
 def _sample_bezier(numbers: Any, place: str) -> list[list[float]]:

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from ocr.errors import AnnotationError
-from ocr.formats.annotation import Page, Word
+from ocr.formats.annotation import Word
 from ocr.formats.categories import means_ignored
-from ocr.formats.document import Document
 from ocr.formats.export import Export, attributes_of
-from ocr.formats.fields import TRANSCRIPTIONS, is_true
-from ocr.formats.lines import collected, raise_faults, shorten
-from ocr.formats.native import text_size
-from ocr.formats.shapes import about_centre, as_rotated_box, box_corners, numbers, written
+from ocr.formats.lines import shorten
+from ocr.formats.page_builder import NewPage, PageBuilder
+from ocr.formats.values import TRANSCRIPTIONS, about_centre, as_rotated_box, box_corners, is_true, numbers, written
 from ocr.formats.xml_tree import xml_attribute, xml_text
 
 _BOX = ("xtl", "ytl", "xbr", "ybr")
@@ -23,55 +21,50 @@ _WITHOUT_AREA = ("points", "polyline", "skeleton")
 _REFUSED = ("ellipse", "mask", "cuboid")
 
 
-def cvat_categories(root: Element) -> Iterator[str]:
+def cvat_categories(pages: PageBuilder) -> Iterator[str]:
     """The labels of the task, and those of the shapes."""
-    for label in root.iter("label"):
+    for label in pages.root.iter("label"):
         yield label.findtext("name") or ""
-    for image in root.iter("image"):
+    for image in pages.root.iter("image"):
         yield from (shape.get("label", "") for shape in image if shape.tag in _READ + _REFUSED)
 
 
-def parse_cvat(document: Document) -> dict[str, Page]:
+def sniff_cvat(tag: str) -> bool:
+    """Whether the first element of an XML is that of CVAT."""
+    return tag == "annotations"
+
+
+def read_cvat(pages: PageBuilder) -> None:
     """Pages by image; an image without shapes is a page without text."""
-    root, where = document.root, document.where
+    root, where = pages.root, pages.where
     if root.find("track") is not None:
         raise AnnotationError(f"{where}: this is CVAT for video: export the task as CVAT for images 1.1", value="track")
-    pages: dict[str, Page] = {}
-    faults: list[AnnotationError] = []
     for image in root.iter("image"):
-        with collected(faults):
+        with pages.page(f"{where}: image {image.get('id')}") as page:
             written = image.get("name")
             if not written:
-                raise AnnotationError(
-                    f"{where}: image {image.get('id')} has no name: correct the file", setting="name", value=written
-                )
-            name = document.names.of_path(written)
-            if name in pages:
-                raise AnnotationError(
-                    f"{where}: image {image.get('id')}: {name} occurs twice: remove one of them", value=name
-                )
-            size = text_size(image.get("width"), image.get("height"), f"{where}: {name}")
-            pages[name] = Page(tuple(_words(image, name, document)), size)
-    raise_faults(faults)
-    return pages
+                raise AnnotationError(f"{page.place} has no name: correct the file", setting="name", value=written)
+            page.of_path(written)
+            page.measured(image.get("width"), image.get("height"))
+            for number, shape in enumerate(image, start=1):
+                _read_shape(pages, page, shape, number)
 
 
-def _words(image: Element, name: str, document: Document) -> Iterator[Word]:
-    for number, shape in enumerate(image, start=1):
-        label, place = shape.get("label"), f"{document.where}: {name}: {shape.tag} {number}"
-        if shape.tag in _WITHOUT_AREA:
-            document.notes.append(f"{place}: skipped, it has no area")
-        if shape.tag not in _READ + _REFUSED or not document.categories.is_text(label):
-            continue
-        if shape.tag in _REFUSED:
-            raise AnnotationError(f"{place}: a {shape.tag} is not read: draw it as a polygon", value=shape.tag)
-        attributes = {item.get("name", "").lower(): (item.text or "") for item in shape.iter("attribute")}
-        text = next((attributes[field] for field in TRANSCRIPTIONS if field in attributes), None)
-        flags = [attribute for attribute, value in attributes.items() if is_true(value)]
-        ignore = any(map(means_ignored, [label, text, *flags]))
-        points = _box(shape, place) if shape.tag == "box" else _polygon(shape.get("points", ""), place)
-        language, orientation = attributes.get("language") or None, attributes.get("orientation") or None
-        yield Word(f"{number:04d}", points, text or None, ignore, language, orientation)
+def _read_shape(pages: PageBuilder, page: NewPage, shape: Element, number: int) -> None:
+    label, place = shape.get("label"), f"{page.place}: {shape.tag} {number}"
+    if shape.tag in _WITHOUT_AREA:
+        pages.notes.append(f"{place}: skipped, it has no area")
+    if shape.tag not in _READ + _REFUSED or not pages.categories.is_text(label):
+        return
+    if shape.tag in _REFUSED:
+        raise AnnotationError(f"{place}: a {shape.tag} is not read: draw it as a polygon", value=shape.tag)
+    attributes = {item.get("name", "").lower(): (item.text or "") for item in shape.iter("attribute")}
+    text = next((attributes[field] for field in TRANSCRIPTIONS if field in attributes), None)
+    flags = [attribute for attribute, value in attributes.items() if is_true(value)]
+    ignore = any(map(means_ignored, [label, text, *flags]))
+    points = _box(shape, place) if shape.tag == "box" else _polygon(shape.get("points", ""), place)
+    language, orientation = attributes.get("language") or None, attributes.get("orientation") or None
+    page.word(points, text or None, ignore, language, orientation, key=f"{number:04d}")
 
 
 def _box(shape: Element, place: str) -> list[list[float]]:

@@ -1,4 +1,4 @@
-"""Which format per-image annotation files are in, from every line of every file."""
+"""The format that annotation files are in: what sniffs them, or what the shapes of all their lines say together."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from ocr.errors import AnnotationError
-from ocr.formats.foreign import answer_by_suffix, name_of_json, name_of_line, refusals
-from ocr.formats.icdar import BOX
-from ocr.formats.lines import MARK, is_one_point, leading_numbers, list_faults, numbered_lines, shorten, to_number
-from ocr.formats.outline import judge_numbers
+from ocr.formats.curved_text import RECORD_START
+from ocr.formats.foreign import answer_by_suffix, name_of_json, refusals
+from ocr.formats.icdar import BOX, is_td500
+from ocr.formats.lines import (
+    MARK,
+    is_one_point,
+    judge_numbers,
+    leading_numbers,
+    list_faults,
+    numbered_lines,
+    shorten,
+    to_number,
+)
+from ocr.formats.page_builder import parse_json
 from ocr.formats.registry import FORMATS
-from ocr.formats.td500 import is_td500
-from ocr.formats.total_text import RECORD_START
-from ocr.formats.xml_tree import looks_like_xml, root_tag
+from ocr.formats.xml_tree import looks_like_xml, parse_xml, root_tag
+from ocr.formats.yolo import is_yolo
 
 SHAPES = {
     "xml": "XML",
@@ -26,16 +35,41 @@ SHAPES = {
     "quad": "four corners",
     "polygon": "polygons",
     "td500": "rotated boxes of MSRA-TD500",
+    "yolo": "YOLO",
     "pascal_voc": "Pascal VOC",
     "page_xml": "PAGE XML",
+    "alto": "ALTO",
     "cvat": "CVAT",
 }
-_ROOT_TAGS = {"annotation": "pascal_voc", "PcGts": "page_xml", "annotations": "cvat"}
-_ALONE = {"td500", *_ROOT_TAGS.values()}
+_XML = [name for name, format in FORMATS.items() if format.content == "xml"]
+_ALONE = {"td500", "yolo", *_XML}
 """Formats whose files look like no other, and are not mixed with any."""
-_CURE = "set annotation_format (--format) to its format if it is one of them, or convert it"
 _CTW1500 = {"xml", "marked", "offsets"}
 _NAMED_FILES = 3
+
+
+def parse_content(format: str, text: str, where: str) -> Any:
+    """What the reader of a format gets: the value of JSON, the first element of XML, None for other text."""
+    match FORMATS[format].content:
+        case "json":
+            return parse_json(text, where)
+        case "xml":
+            return parse_xml(text, where)
+        case _:
+            return None
+
+
+def identify(path: Path, text: str) -> tuple[str, Any]:
+    """The format of a file that is not empty, and its parsed content."""
+    where = str(path)
+    for name, format in FORMATS.items():
+        if format.content == "text" and format.sniff is not None and format.sniff(text):
+            return name, None
+    if text.lstrip()[0] in "{[":
+        root = parse_json(text, where)
+        return detect_json(root, where), root
+    name = detect(where, {path: text})
+    return name, parse_content(name, text, where)
 
 
 def detect(where: str, texts: Mapping[Path, str]) -> str:
@@ -53,8 +87,7 @@ def detect(where: str, texts: Mapping[Path, str]) -> str:
     files.pop("point", None)
     if not files:
         raise AnnotationError(
-            f"{where}: no annotation file has a polygon in it, so nothing shows their format: "
-            "set annotation_format (--format)",
+            f"{where}: no annotation file has a polygon in it, so nothing shows their format: set annotation_format",
             setting="annotation_format",
             path=where,
         )
@@ -85,7 +118,8 @@ def _shapes(path: Path, text: str, foreign: list[tuple[Path, int, str]]) -> Coun
     if RECORD_START.search(text):
         return Counter(["record"])
     if looks_like_xml(text):
-        return Counter([_ROOT_TAGS.get(root_tag(text) or "", "xml")])
+        tag = root_tag(text) or ""
+        return Counter([next((name for name in _XML if (sniff := FORMATS[name].sniff) and sniff(tag)), "xml")])
     seen: Counter[str] = Counter()
     for number, line in numbered_lines(text):
         shape = _shape(line)
@@ -107,24 +141,23 @@ def _shape(line: str) -> str | None:
         return "polygon"
     if count >= 8:
         return "quad"
-    # Numbers between spaces can be anything (YOLO, say), but only ICDAR-2013 puts a quoted text behind four of them.
-    spaced = BOX.fullmatch(line) if count == 0 else None
     if is_td500(line):
         return "td500"
+    if is_yolo(line):
+        return "yolo"
+    # Numbers between spaces can be anything, but only ICDAR-2013 puts a quoted text after four of them.
+    spaced = BOX.fullmatch(line) if count == 0 else None
     if count == 4 or (spaced is not None and (spaced[5] or "").startswith('"')):
         return "box"
     return "point" if is_one_point(line) else None
 
 
 def _foreign_lines(foreign: list[tuple[Path, int, str]]) -> AnnotationError:
-    faults = []
-    for path, number, line in foreign:
-        name = name_of_line(line)
-        looks = "is in no known format" if name is None else f"looks like {name}, which is not read"
-        faults.append(f"{path}, line {number}: {shorten(line)} {looks}")
+    faults = [f"{path}, line {number}: {shorten(line)} is in no known format" for path, number, line in foreign]
     path, _, line = foreign[0]
     answer = answer_by_suffix(path)
-    tried = f"Tried on the first of these lines: {refusals(line)}: {_CURE}"
+    cure = "set annotation_format to its format if it is one of them, or convert it"
+    tried = f"Tried on the first of these lines: {refusals(line)}: {cure}"
     return AnnotationError(
         f"{list_faults(faults)}\n{tried}" if answer is None else f"{path}: {answer}",
         value=line,
@@ -141,15 +174,16 @@ def mixed_formats(where: str, files: Mapping[str, list[Path]]) -> AnnotationErro
         groups.append(f"{SHAPES.get(shape, shape)} in {len(paths)} file{'s'[: len(paths) > 1]}: {names}{more}")
     return AnnotationError(
         f"{where}: several formats are mixed ({'; '.join(groups)}): put each into its own folder, "
-        "or set annotation_format (--format) to one that reads all files",
+        "or set annotation_format to one that reads all files",
         value=list(files),
         path=where,
     )
 
 
 def detect_json(root: Any, where: str) -> str:
-    """The one format that recognises a JSON value; anything else is an error that asks for the format."""
-    found = [name for name, format in FORMATS.items() if format.recognise is not None and format.recognise(root)]
+    """The one format that sniffs out a JSON value; anything else is an error that asks for the format."""
+    known = {name: format.sniff for name, format in FORMATS.items() if format.content == "json" and format.sniff}
+    found = [name for name, sniff in known.items() if sniff(root)]
     if len(found) == 1:
         return found[0]
     held = shorten(list(root), 60) if isinstance(root, dict) else f"a {type(root).__name__}"
@@ -158,11 +192,9 @@ def detect_json(root: Any, where: str) -> str:
         looks = f"this might be {' or '.join(found)}"
     else:
         looks = "the JSON is in no known format" if foreign is None else f"this looks like {foreign}, which is not read"
-    known = ", ".join(name for name, format in FORMATS.items() if format.recognise is not None)
     raise AnnotationError(
-        f'{where}: {looks}: it holds {held}; native is {{"images": {{...}}}}: set annotation_format (--format) to its '
-        f"format if that is one of {known}, "
-        "or convert it (docs/formats.md shows them)",
+        f'{where}: {looks}: it holds {held}; native is {{"images": {{...}}}}: set annotation_format to its format if '
+        f"that is one of {', '.join(known)}, or convert it (docs/formats.md shows them)",
         value=found or foreign or held,
         path=where,
     )

@@ -11,8 +11,8 @@ from typing import Any
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Page, Word
 from ocr.formats.native import to_json
-from ocr.formats.shapes import TOLERANCE, RotatedBox, as_rotated_box
 from ocr.formats.validate import fault_of
+from ocr.formats.values import TOLERANCE, RotatedBox, as_rotated_box
 
 LOCAL_FILES = "/data/local-files/?d="
 """How Label Studio names the files below LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT."""
@@ -53,7 +53,7 @@ class Export:
         if page.size is None:
             raise AnnotationError(
                 f"{name}: the annotation does not state the size of this page, which the format needs: "
-                "set image_path (--image-path) to the folder of the images",
+                "set image_path to the folder of the images",
                 setting="image_path",
                 value=name,
             )

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from ocr.formats.lines import leading_numbers
 
-_ARCHIVE = "an archive is not read: unpack it, and set annotation_path (--annotation-path) to what is in it"
+_ARCHIVE = "an archive is not read: unpack it, and set annotation_path to what is in it"
 SUFFIXES = {
     ".mat": "Matlab files are not supported: use the text files of the dataset",
     ".csv": "tables are not read: convert it to the native JSON (docs/data.md shows it)",
@@ -27,21 +27,6 @@ def answer_by_suffix(path: PurePath) -> str | None:
     return SUFFIXES.get(path.suffix.lower())
 
 
-def name_of_line(line: str) -> str | None:
-    """The format of a line of numbers between spaces, if it is a public one that is not read.
-
-    >>> name_of_line("0 0.48 0.63 0.69 0.71")
-    'YOLO (class x y w h)'
-    """
-    fields, rest = leading_numbers(line, separator=None)
-    if rest is not None:
-        return None
-    numbers = [float(field) for field in fields]
-    if len(numbers) >= 5 and len(numbers) % 2 == 1 and all(0 <= number <= 1 for number in numbers[1:]):
-        return "YOLO (class x y w h)"
-    return None
-
-
 def name_of_xml(root: ElementTree.Element) -> str | None:
     """The format of an XML file that is not of CTW1500: one that has a reader of its own, or one that is not read."""
     tags = {element.tag for element in root.iter()}
@@ -53,7 +38,7 @@ def name_of_xml(root: ElementTree.Element) -> str | None:
         return "SVT or ICDAR-2003"
     if root.tag == "annotations" and tags & {"image", "track", "version", "meta"}:
         return "CVAT (cvat)"
-    known = {"PcGts": "PAGE (page_xml)", "alto": "ALTO", "html": "hOCR", "annotation": "Pascal VOC (pascal_voc)"}
+    known = {"PcGts": "PAGE (page_xml)", "alto": "ALTO (alto)", "html": "hOCR", "annotation": "Pascal VOC (pascal_voc)"}
     return known.get(root.tag)
 
 

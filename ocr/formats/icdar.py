@@ -1,4 +1,4 @@
-"""ICDAR text files: one file per image, one line per word; 2013 writes boxes, 2015 four corners."""
+"""Text files of ICDAR and MSRA-TD500, one per image, one line per word: boxes, four corners, turned boxes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Word
-from ocr.formats.foreign import name_of_line
 from ocr.formats.lines import (
     MARK,
     NUMBER,
+    judge_numbers,
     leading_numbers,
     parse_lines,
     shorten,
@@ -18,10 +18,9 @@ from ocr.formats.lines import (
     to_pairs,
     unreadable,
 )
-from ocr.formats.outline import judge_numbers
-from ocr.formats.td500 import is_td500
+from ocr.formats.values import about_centre, numbers
+from ocr.formats.yolo import is_yolo
 
-IGNORED = "###"
 # The training set of 2013 separates by spaces, its test set by commas and spaces.
 BOX = re.compile(r"[,\s]+".join([f"({NUMBER})"] * 4) + r"(?:[,\s]+(.*))?")
 QUAD = re.compile(r"\s*,\s*".join([f"({NUMBER})"] * 8) + r"\s*(?:,(.*))?")
@@ -46,7 +45,7 @@ def parse_icdar2013(text: str, where: str) -> tuple[Word, ...]:
         left, top, right, bottom = map(to_number, match.groups()[:4])
         transcription = None if match[5] is None else _unquote(match[5]).removeprefix(MARK)
         corners: list[list[float]] = [[left, top], [right, top], [right, bottom], [left, bottom]]
-        return Word(f"{number:04d}", corners, transcription, transcription == IGNORED)
+        return Word(f"{number:04d}", corners, transcription, transcription == "###")
 
     return parse_lines(text, where, parse_line)
 
@@ -66,7 +65,7 @@ def parse_icdar2015(text: str, where: str) -> tuple[Word, ...]:
         if transcription and transcription[0] in "+-.0123456789":
             _refuse_polygon(line, f"{where}, line {number}")
         corners = to_pairs(list(map(to_number, match.groups()[:8])))
-        return Word(f"{number:04d}", corners, transcription, transcription == IGNORED)
+        return Word(f"{number:04d}", corners, transcription, transcription == "###")
 
     return _split_prefixes(parse_lines(text, where, parse_line))
 
@@ -79,14 +78,14 @@ def _split_prefixes(words: tuple[Word, ...]) -> tuple[Word, ...]:
     scripts = [SCRIPT.fullmatch(word.text or "") for word in words]
     if all(scripts):
         return tuple(
-            replace(word, text=script[2].strip(), ignore=script[2].strip() == IGNORED, language=script[1])
+            replace(word, text=script[2].strip(), ignore=script[2].strip() == "###", language=script[1])
             for word, script in zip(words, scripts, strict=True)
             if script
         )
     flags = [DIFFICULT.fullmatch(word.text or "") for word in words]
     if all(flags):
         return tuple(
-            replace(word, text=flag[2], ignore=flag[1] == "1" or flag[2] == IGNORED)
+            replace(word, text=flag[2], ignore=flag[1] == "1" or flag[2] == "###")
             for word, flag in zip(words, flags, strict=True)
             if flag
         )
@@ -98,7 +97,7 @@ def _refuse_polygon(line: str, place: str) -> None:
     if judge_numbers(numbers) == "points":
         raise AnnotationError(
             f"{place}: {shorten(line)} has {len(numbers)} numbers, and ICDAR-2015 has eight: "
-            "set annotation_format (--format) to total_text, or to ctw1500 if #### is before the texts",
+            "set annotation_format to total_text, or to ctw1500 if #### is before the texts",
             value=line,
         )
 
@@ -109,15 +108,14 @@ def _refuse_fifth_number(line: str, text: str, place: str) -> None:
     if not leading_numbers(text, separator)[0]:
         return
     count = 4 + len(leading_numbers(text, separator)[0])
-    foreign = name_of_line(line)
     if is_td500(line):
-        cure = "it looks like MSRA-TD500: set annotation_format (--format) to td500"
-    elif foreign is not None:
-        cure = f"it looks like {foreign}, which is not read: convert it to a format that is"
+        cure = "it looks like MSRA-TD500: set annotation_format to td500"
+    elif is_yolo(line):
+        cure = "it looks like YOLO: set annotation_format to yolo"
     elif count >= 8:
-        cure = "set annotation_format (--format) to icdar2015"
+        cure = "set annotation_format to icdar2015"
     else:
-        cure = "put the text in quotes if it is a number, or set annotation_format (--format) to the file's format"
+        cure = "put the text in quotes if it is a number, or set annotation_format to the file's format"
     raise AnnotationError(
         f"{place}: {shorten(line)} begins with {count} numbers, and ICDAR-2013 has four: {cure}", value=line
     )
@@ -126,3 +124,35 @@ def _refuse_fifth_number(line: str, text: str, place: str) -> None:
 def _unquote(field: str) -> str:
     """Only the outer pair of quotes belongs to the format; those inside are text."""
     return field[1:-1] if len(field) >= 2 and field[0] == field[-1] == '"' else field
+
+
+def is_td500(line: str) -> bool:
+    """Whether a line is one of MSRA-TD500: seven numbers between spaces, the second a flag, the last an angle.
+
+    >>> is_td500("0 0 523 467 315 40 0.1"), is_td500("0 0.48 0.63 0.69 0.71 0.2 0.3")
+    (True, False)
+    """
+    fields, rest = leading_numbers(line, separator=None)
+    if rest is not None or len(fields) != 7 or fields[1] not in ("0", "1") or not fields[0].isdecimal():
+        return False
+    *_, width, height, angle = map(float, fields)
+    # The corners of YOLO are shares of the page.
+    return abs(angle) < 3.2 and max(width, height) > 1
+
+
+def parse_td500(text: str, where: str) -> tuple[Word, ...]:
+    """Words of `index difficult x y width height angle`: a box that is turned about its middle, clockwise.
+
+    >>> parse_td500("0 1 10 20 8 4 0", "IMG_0001.gt")[0].points
+    [[10.0, 20.0], [18.0, 20.0], [18.0, 24.0], [10.0, 24.0]]
+    """
+
+    def parse_line(number: int, line: str) -> Word:
+        if not is_td500(line):
+            raise unreadable(where, number, line, "MSRA-TD500", "index difficult x y width height angle")
+        fields = leading_numbers(line, separator=None)[0]
+        left, top, width, height, angle = numbers(fields[2:], f"{where}, line {number}", "a number of the box")
+        box = about_centre(left + width / 2, top + height / 2, width, height, angle)
+        return Word(f"{number:04d}", box.corners(), None, fields[1] == "1")
+
+    return parse_lines(text, where, parse_line)

@@ -11,13 +11,12 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Page, Word
 from ocr.formats.categories import means_ignored
-from ocr.formats.document import Document
 from ocr.formats.export import Export, json_list
-from ocr.formats.fields import expect, text_or_none
-from ocr.formats.lines import collected, raise_faults, shorten
+from ocr.formats.lines import shorten
 from ocr.formats.names import ImageNames, is_image
 from ocr.formats.native import page_size
-from ocr.formats.shapes import RotatedBox, as_rotated_box, numbers, rounded
+from ocr.formats.page_builder import NewPage, PageBuilder
+from ocr.formats.values import RotatedBox, as_rotated_box, expect, numbers, rounded, text_or_none
 
 _BOX = ("x", "y", "width", "height")
 _ANNOTATIONS = ("annotations", "completions")
@@ -26,7 +25,7 @@ _NOT_READ = ("ellipse", "ellipselabels", "brush", "brushlabels", "bitmask", "bit
 _UPLOADED = re.compile(r"[0-9a-f]{8}-(.+)")
 
 
-def is_label_studio(root: Any) -> bool:
+def sniff_label_studio(root: Any) -> bool:
     """Whether a JSON value looks like tasks of Label Studio."""
     task = root[0] if isinstance(root, list) and root else root
     if not isinstance(task, dict) or not isinstance(task.get("data"), dict):
@@ -34,41 +33,36 @@ def is_label_studio(root: Any) -> bool:
     return any(field in task for field in (*_ANNOTATIONS, "predictions"))
 
 
-def label_studio_categories(root: Any) -> Iterator[str]:
+def label_studio_categories(pages: PageBuilder) -> Iterator[str]:
     """The labels of the regions."""
+    root = pages.root
     for task in root if isinstance(root, list) else [root]:
         for result in _results(task) if isinstance(task, dict) else ():
             if isinstance(result, dict) and result.get("type") != "choices":
                 yield from _labels(result)
 
 
-def parse_label_studio(document: Document) -> dict[str, Page]:
+def read_label_studio(pages: PageBuilder) -> None:
     """Pages by image, of the tasks that have an annotation; predictions are not read."""
-    where = document.where
-    tasks = document.root if isinstance(document.root, list) else [document.root]
-    pages: dict[str, Page] = {}
-    faults: list[AnnotationError] = []
+    where = pages.where
+    tasks = pages.root if isinstance(pages.root, list) else [pages.root]
     waiting = 0
     for number, task in enumerate(tasks):
         place = f"{where}: task {task.get('id', number) if isinstance(task, dict) else number}"
-        with collected(faults):
-            expect(task, dict, place, "the task")
-            annotation = _annotation(task, place, document.notes)
-            if annotation is None:
-                waiting += 1
-                continue
-            name = _image_name(task, place, document.names)
-            if name in pages:
-                raise AnnotationError(f"{place}: {name} has another task too: remove one of them", value=name)
-            pages[name] = _page(_list_of(annotation.get("result")), place, document)
-    raise_faults(faults)
+        annotation = _annotation(task, place, pages.notes) if isinstance(task, dict) else {}
+        if annotation is None:
+            waiting += 1
+            continue
+        with pages.page(place) as page:
+            page.of_path(_image_path(expect(task, dict, place, "the task"), place, pages.names))
+            page.place = place
+            _read_regions(pages, page, _list_of(annotation.get("result")))
+    if waiting and waiting == len(tasks):
+        raise AnnotationError(
+            f"{where}: no task is annotated, of {waiting}: label some, and export again", value=waiting
+        )
     if waiting:
-        if not pages:
-            raise AnnotationError(
-                f"{where}: no task is annotated, of {waiting}: label some, and export again", value=waiting
-            )
-        document.notes.append(f"{where}: {waiting} of {len(tasks)} tasks left out: no annotation")
-    return pages
+        pages.notes.append(f"{where}: {waiting} of {len(tasks)} tasks left out: no annotation")
 
 
 def _list_of(value: Any) -> list[Any]:
@@ -90,7 +84,7 @@ def _annotation(task: dict[str, Any], place: str, notes: list[str]) -> dict[str,
     return (marked or done)[-1] if done else None
 
 
-def _image_name(task: dict[str, Any], place: str, names: ImageNames) -> str:
+def _image_path(task: dict[str, Any], place: str, names: ImageNames) -> str:
     data = task.get("data")
     written = [value for value in data.values() if isinstance(value, str)] if isinstance(data, dict) else []
     paths = [path for path in map(_path_of, written) if is_image(path)]
@@ -103,7 +97,7 @@ def _image_name(task: dict[str, Any], place: str, names: ImageNames) -> str:
     name = names.of_path(paths[0])
     # Label Studio puts eight digits before the names of files that were uploaded to it.
     uploaded = _UPLOADED.fullmatch(name) if "/upload/" in paths[0] and not names.exists(name) else None
-    return names.of_path(uploaded[1]) if uploaded else name
+    return uploaded[1] if uploaded else paths[0]
 
 
 def _path_of(address: str) -> str:
@@ -124,20 +118,19 @@ def _labels(result: dict[str, Any]) -> list[str]:
     return [label for labels in found if isinstance(labels, list) for label in labels if isinstance(label, str)]
 
 
-def _page(results: list[Any], place: str, document: Document) -> Page:
+def _read_regions(pages: PageBuilder, page: NewPage, results: list[Any]) -> None:
     """One region is several results of the same id: its shape, its labels, its text."""
     regions: dict[str, list[dict[str, Any]]] = {}
     for result in results:
         if isinstance(result, dict) and isinstance(result.get("value"), dict):
             regions.setdefault(str(result.get("id")), []).append(result)
-    words = []
     sizes = set()
     for key, parts in regions.items():
-        spot = f"{place}: region {key}"
+        spot = f"{page.place}: region {key}"
         shape = next(filter(_has_shape, parts), None)
         labels = [label for part in parts for label in _labels(part)]
         named = [label for part in parts if part.get("type") != "choices" for label in _labels(part)]
-        if shape is None or not document.categories.is_text(named[0] if named else None):
+        if shape is None or not pages.categories.is_text(named[0] if named else None):
             continue
         size = page_size(shape.get("original_width"), shape.get("original_height"), spot)
         if size is None:
@@ -150,13 +143,13 @@ def _page(results: list[Any], place: str, document: Document) -> Page:
         kept = meta if isinstance(meta, dict) else {}
         language, orientation = (text_or_none(kept.get(field)) for field in ("language", "orientation"))
         ignore = any(map(means_ignored, [*labels, text]))
-        words.append(Word(key, _outline(shape, size, spot), text, ignore, language, orientation))
+        page.word(_outline(shape, size, spot), text, ignore, language, orientation, key=key)
     if len(sizes) > 1:
         raise AnnotationError(
-            f"{place}: regions of pages of several sizes, {sorted(sizes)}: export one task per page",
+            f"{page.place}: regions of pages of several sizes, {sorted(sizes)}: export one task per page",
             value=sorted(sizes),
         )
-    return Page(tuple(words), next(iter(sizes), None))
+    page.size = next(iter(sizes), None)
 
 
 def _has_shape(part: dict[str, Any]) -> bool:

@@ -9,58 +9,55 @@ from typing import Any
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Page, Word
 from ocr.formats.categories import means_ignored
-from ocr.formats.document import Document
 from ocr.formats.export import Export, attributes_of, upright_box
-from ocr.formats.fields import expect, is_true, text_or_none
-from ocr.formats.lines import collected, raise_faults
-from ocr.formats.native import page_size, to_json
-from ocr.formats.shapes import bounds, box_corners, numbers
+from ocr.formats.native import to_json
+from ocr.formats.page_builder import NewPage, PageBuilder
+from ocr.formats.values import bounds, box_corners, expect, is_true, numbers, text_or_none
 
 _WITHOUT_AREA = ("point", "points", "line", "linestrip")
 # The last two are of X-AnyLabeling, whose files are otherwise the same.
 _OUTLINES = ("polygon", "rotation", "quadrilateral")
 
 
-def is_labelme(root: Any) -> bool:
+def sniff_labelme(root: Any) -> bool:
     """Whether a JSON value looks like a page of LabelMe."""
     return isinstance(root, dict) and isinstance(root.get("shapes"), list) and "imagePath" in root
 
 
-def labelme_categories(root: Any) -> Iterator[str]:
+def labelme_categories(pages: PageBuilder) -> Iterator[str]:
     """The label of each shape."""
-    shapes = [shape for shape in root["shapes"] if isinstance(shape, dict)] if is_labelme(root) else []
+    root = pages.root
+    shapes = [shape for shape in root["shapes"] if isinstance(shape, dict)] if sniff_labelme(root) else []
     yield from (str(shape.get("label")) for shape in shapes)
 
 
-def parse_labelme(document: Document) -> dict[str, Page]:
-    """The page of a file."""
-    where = document.where
-    root = expect(document.root, dict, where, "the file")
-    words: list[Word] = []
-    faults: list[AnnotationError] = []
-    for number, shape in enumerate(expect(root.get("shapes"), list, where, '"shapes"'), start=1):
-        place = f"{where}: shape {number}"
-        with collected(faults):
-            label = expect(expect(shape, dict, place, "the shape").get("label"), str, place, '"label"')
-            if not document.categories.is_text(label):
-                continue
-            if shape.get("shape_type") in _WITHOUT_AREA:
-                document.notes.append(f"{place}: skipped, a {shape['shape_type']} has no area")
-                continue
-            words.append(_word(f"{number:04d}", label, shape, place, document.categories.are_texts))
-    raise_faults(faults)
-    written = text_or_none(root.get("imagePath"))
-    name = document.names.of_path(written) if written else document.names.of_stem(document.path.stem, where)
-    return {name: Page(tuple(words), page_size(root.get("imageWidth"), root.get("imageHeight"), where))}
+def read_labelme(pages: PageBuilder) -> None:
+    """A shape's text is its description, or its label where labels are texts."""
+    where = pages.where
+    root = expect(pages.root, dict, where, "the file")
+    with pages.page() as page:
+        written = text_or_none(root.get("imagePath"))
+        page.of_path(written) if written else page.of_stem(pages.path.stem)
+        page.measured(root.get("imageWidth"), root.get("imageHeight"))
+        for number, shape in enumerate(expect(root.get("shapes"), list, where, '"shapes"'), start=1):
+            with pages.part():
+                _read_shape(pages, page, shape, number)
 
 
-def _word(key: str, label: str, shape: dict[str, Any], place: str, label_is_text: bool) -> Word:
-    text = text_or_none(shape.get("description")) or (label if label_is_text else None)
+def _read_shape(pages: PageBuilder, page: NewPage, shape: Any, number: int) -> None:
+    place = f"{pages.where}: shape {number}"
+    label = expect(expect(shape, dict, place, "the shape").get("label"), str, place, '"label"')
+    if not pages.categories.is_text(label):
+        return
+    if shape.get("shape_type") in _WITHOUT_AREA:
+        pages.notes.append(f"{place}: skipped, a {shape['shape_type']} has no area")
+        return
+    text = text_or_none(shape.get("description")) or (label if pages.categories.are_texts else None)
     flags = shape.get("flags")
     named = [name for name, value in flags.items() if is_true(value)] if isinstance(flags, dict) else []
     ignore = any(map(means_ignored, [label, text, *named])) or is_true(shape.get("difficult"))
     language, orientation = (text_or_none(shape.get(field)) for field in ("language", "orientation"))
-    return Word(key, _outline(shape, place), text, ignore, language, orientation)
+    page.word(_outline(shape, place), text, ignore, language, orientation, key=f"{number:04d}")
 
 
 def _outline(shape: dict[str, Any], place: str) -> list[list[float]]:

@@ -7,9 +7,12 @@ import posixpath
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from PIL import Image
+
 from ocr.errors import AnnotationError
 
 IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".jp2")
+_ORIENTATION = 0x0112
 LABEL_PREFIXES = ("poly_gt_", "gt_", "res_")
 
 
@@ -19,7 +22,7 @@ class ImageNames:
     def __init__(self, image_path: Path | None) -> None:
         if image_path is not None and not image_path.is_dir():
             raise AnnotationError(
-                f"image_path={image_path} (--image-path) is not a folder: set it to the folder of the images",
+                f"image_path={image_path} is not a folder: set it to the folder of the images",
                 setting="image_path",
                 value=image_path,
                 path=image_path,
@@ -64,6 +67,39 @@ class ImageNames:
                 value=found,
             )
         return found[0] if found else self.of_path(stem if is_image(stem) else stem + suffix)
+
+    def size_of(self, name: str, where: str) -> tuple[int, int]:
+        """Width and height of an upright image, for formats whose coordinates are shares of it."""
+        if self._folder is None:
+            raise AnnotationError(
+                f"{where}: its coordinates are not pixels, and become some by the size of the image: set image_path to "
+                "the folder of the images",
+                setting="image_path",
+            )
+        file = self._folder / name
+        try:
+            with Image.open(file) as image:
+                turned = image.getexif().get(_ORIENTATION, 1) >= 5
+                # Pillow turns TIFF pages upright by itself.
+                is_stored = turned and image.format != "TIFF"
+                return (image.height, image.width) if is_stored else (image.width, image.height)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise AnnotationError(
+                f"{where}: {file} cannot be read, and its coordinates are shares of its size: set image_path to the "
+                "folder of the images, or remove the file",
+                setting="image_path",
+                value=name,
+                path=file,
+            ) from error
+
+    @property
+    def has_folder(self) -> bool:
+        """Whether the folder of the images is known."""
+        return self._folder is not None
+
+    def images(self) -> list[str]:
+        """The images in the folder, in the order of their names."""
+        return sorted(name for names in self._by_stem.values() for name in names)
 
     def exists(self, name: str) -> bool:
         """Whether the image folder is known and has this image."""

@@ -8,7 +8,7 @@ import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
@@ -16,28 +16,30 @@ import xxhash
 from ocr.atomic import replacing
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Annotations, Page, Word
-from ocr.formats.document import Document
 from ocr.formats.json_stream import JsonStream
 from ocr.formats.lines import in_file, shorten
 from ocr.formats.row_mapping import RowMapping, RowMappingWriter
+
+if TYPE_CHECKING:
+    from ocr.formats.page_builder import PageBuilder
 
 # With == in mind: 0, 1, 0.0 and 1.0 pass too.
 _FLAGS = (False, True, None)
 _START = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"images"\s*:\s*\{')
 
 
-def is_native(root: Any) -> bool:
+def sniff_native(root: Any) -> bool:
     """Whether a JSON value looks like the native one, or is meant to be."""
     if not isinstance(root, dict) or "images" not in root:
         return False
     return not (isinstance(root["images"], list) and "annotations" in root)
 
 
-def parse_native(document: Document) -> dict[str, Page]:
+def read_native(pages: PageBuilder) -> None:
     """Pages by image, in the order of the file."""
-    pages = _parse_root(document.root, document.where)
-    refuse_duplicates(document.text, document.where, pages)
-    return pages
+    found = _parse_root(pages.root, pages.where)
+    refuse_duplicates(pages.text, pages.where, found)
+    pages.adopt(found)
 
 
 def _parse_root(root: Any, where: str) -> dict[str, Page]:
@@ -48,7 +50,7 @@ def _parse_root(root: Any, where: str) -> dict[str, Page]:
     images = root.get("images")
     if isinstance(images, list):
         raise AnnotationError(
-            f'{where}: "images" is a list, as in COCO: set annotation_format (--format) to coco or auto',
+            f'{where}: "images" is a list, as in COCO: set annotation_format to coco or auto',
             setting="images",
             value=images,
         )
@@ -75,7 +77,7 @@ def refuse_duplicates(text: str, where: str, pages: Mapping[str, Page]) -> None:
 
 
 def stream_native(path: Path) -> Iterator[tuple[str, Page]]:
-    """The pages of a file that is larger than memory, one by one; what `parse_native` refuses is refused here too."""
+    """The pages of a file that is larger than memory, one by one; what `read_native` refuses is refused here too."""
     where, hashes = str(path), array("Q")
     try:
         with in_file(path), path.open("rb") as stream:
@@ -89,7 +91,7 @@ def stream_native(path: Path) -> Iterator[tuple[str, Page]]:
         raise
     except (ValueError, RecursionError) as error:
         raise AnnotationError(
-            f"{where}: not valid JSON ({error}): export it again, or set annotation_format (--format) to its format",
+            f"{where}: not valid JSON ({error}): export it again, or set annotation_format to its format",
             value=str(error),
             path=path,
         ) from error

@@ -6,34 +6,34 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from ocr.errors import AnnotationError
-from ocr.formats.annotation import Page, Word
-from ocr.formats.document import Document
-from ocr.formats.lines import collected, raise_faults, shorten
-from ocr.formats.native import text_size
-from ocr.formats.shapes import numbers
+from ocr.formats.lines import shorten
+from ocr.formats.page_builder import PageBuilder
+from ocr.formats.values import numbers
 
 _FINER = {"TextRegion": "TextLine", "TextLine": "Word", "Word": None}
 
 
-def parse_page_xml(document: Document) -> dict[str, Page]:
-    """The page of a file: the words of each line, or the line if it has none. A region without lines is ignored."""
-    root, where = document.root, document.where
-    page = root.find("Page") if root.tag == "PcGts" else None
-    if page is None:
+def sniff_page_xml(tag: str) -> bool:
+    """Whether the first element of an XML is that of PAGE."""
+    return tag == "PcGts"
+
+
+def read_page_xml(pages: PageBuilder) -> None:
+    """The words of each line, or the line if it has none. A region without lines is ignored."""
+    element = pages.root.find("Page") if pages.root.tag == "PcGts" else None
+    if element is None:
         raise AnnotationError(
-            f"{where}: no <PcGts> with a <Page>: set annotation_format (--format) to its format", value=root.tag
+            f"{pages.where}: no <PcGts> with a <Page>: set annotation_format to its format", value=pages.root.tag
         )
-    words: list[Word] = []
-    faults: list[AnnotationError] = []
-    for element, language in _smallest(page, "TextRegion", None):
-        key = f"{len(words) + len(faults) + 1:04d}"
-        with collected(faults):
-            points = _points(element, f"{where}: {element.tag} {element.get('id', key)}")
-            words.append(Word(key, points, _text(element), element.tag == "TextRegion", language))
-    raise_faults(faults)
-    written = page.get("imageFilename")
-    name = document.names.of_path(written) if written else document.names.of_stem(document.path.stem, where)
-    return {name: Page(tuple(words), text_size(page.get("imageWidth"), page.get("imageHeight"), where))}
+    with pages.page() as page:
+        written = element.get("imageFilename")
+        page.of_path(written) if written else page.of_stem(pages.path.stem)
+        page.measured(element.get("imageWidth"), element.get("imageHeight"))
+        for number, (region, language) in enumerate(_smallest(element, "TextRegion", None), start=1):
+            key = f"{number:04d}"
+            with pages.part():
+                points = _points(region, f"{pages.where}: {region.tag} {region.get('id', key)}")
+                page.word(points, _text(region), region.tag == "TextRegion", language, key=key)
 
 
 def _smallest(parent: Element, tag: str, language: str | None) -> Iterator[tuple[Element, str | None]]:

@@ -6,45 +6,48 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from ocr.errors import AnnotationError
-from ocr.formats.annotation import Page, Word
+from ocr.formats.annotation import Page
 from ocr.formats.categories import means_ignored
-from ocr.formats.document import Document
 from ocr.formats.export import Export, upright_box
-from ocr.formats.fields import is_true
-from ocr.formats.lines import collected, raise_faults
-from ocr.formats.native import text_size
-from ocr.formats.shapes import about_centre, bounds, box_corners, numbers, written
+from ocr.formats.page_builder import PageBuilder
+from ocr.formats.values import about_centre, bounds, box_corners, is_true, numbers, written
 from ocr.formats.xml_tree import xml_text
 
 _BOX = ("xmin", "ymin", "xmax", "ymax")
 _ROTATED = ("cx", "cy", "w", "h", "angle")
 
 
-def voc_categories(root: Element) -> Iterator[str]:
+def voc_categories(pages: PageBuilder) -> Iterator[str]:
     """The names of the objects."""
-    for item in root.iter("object"):
+    for item in pages.root.iter("object"):
         yield _text(item, "name")
 
 
-def parse_voc(document: Document) -> dict[str, Page]:
-    """The page of a file; `difficult` objects are ignored. Coordinates are as written, also if they count from 1."""
-    root, where = document.root, document.where
+def sniff_voc(tag: str) -> bool:
+    """Whether the first element of an XML is that of Pascal VOC."""
+    return tag == "annotation"
+
+
+def read_voc(pages: PageBuilder) -> None:
+    """`difficult` objects are ignored. Coordinates are as written, including those that count from 1."""
+    root, where = pages.root, pages.where
     if root.tag != "annotation":
         raise AnnotationError(
-            f"{where}: the XML is <{root.tag}>, and Pascal VOC has <annotation>: set --format", value=root.tag
+            f"{where}: the XML is <{root.tag}>, and Pascal VOC has <annotation>: set annotation_format", value=root.tag
         )
-    words: list[Word] = []
-    faults: list[AnnotationError] = []
-    for number, item in enumerate(root.iter("object"), start=1):
-        with collected(faults):
-            name = _text(item, "name")
-            if document.categories.is_text(name):
-                ignore = is_true(_text(item, "difficult")) or means_ignored(name)
-                words.append(Word(f"{number:04d}", _outline(item, f"{where}: object {number}"), None, ignore))
-    raise_faults(faults)
-    written = _text(root, "filename")
-    name = document.names.of_path(written) if written else document.names.of_stem(document.path.stem, where)
-    return {name: Page(tuple(words), _size(root, where))}
+    with pages.page() as page:
+        written = _text(root, "filename")
+        page.of_path(written) if written else page.of_stem(pages.path.stem)
+        width, height = (_text(root, f"size/{side}") for side in ("width", "height"))
+        # Some tools write 0 x 0 for a size that they do not know.
+        if width and height and not width == height == "0":
+            page.measured(width, height)
+        for number, item in enumerate(root.iter("object"), start=1):
+            with pages.part():
+                name = _text(item, "name")
+                if pages.categories.is_text(name):
+                    ignore = is_true(_text(item, "difficult")) or means_ignored(name)
+                    page.word(_outline(item, f"{where}: object {number}"), ignore=ignore, key=f"{number:04d}")
 
 
 def _outline(item: Element, place: str) -> list[list[float]]:
@@ -57,14 +60,6 @@ def _outline(item: Element, place: str) -> list[list[float]]:
             f"{place}: no <bndbox>: add one, or convert the file if it is not Pascal VOC", setting="bndbox"
         )
     return box_corners(*numbers([_text(box, side) for side in _BOX], place, "<bndbox>"))
-
-
-def _size(root: Element, where: str) -> tuple[int, int] | None:
-    width, height = (_text(root, f"size/{side}") for side in ("width", "height"))
-    # Some tools write 0 x 0 for a size that they do not know.
-    if not width or not height or width == height == "0":
-        return None
-    return text_size(width, height, where)
 
 
 def _text(parent: Element, path: str) -> str:

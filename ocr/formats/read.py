@@ -9,17 +9,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ocr.errors import AnnotationError, ConfigError, near_names
-from ocr.formats.annotation import Annotations, PageStream
-from ocr.formats.contents import identify, parse_content, read_text
-from ocr.formats.document import Document
-from ocr.formats.folder import read_folder
-from ocr.formats.lines import in_file
+from ocr.formats.annotation import Annotations, Page, PageStream
+from ocr.formats.categories import Categories, choose_categories
+from ocr.formats.detect import detect, detect_json, identify, mixed_formats, parse_content
+from ocr.formats.foreign import answer_by_suffix
+from ocr.formats.lines import collected, in_file, raise_faults
 from ocr.formats.names import ImageNames
 from ocr.formats.native import keep_native, looks_native, stream_native
+from ocr.formats.page_builder import PageBuilder, parse_json
 from ocr.formats.registry import FORMATS
+from ocr.formats.yolo import is_data_file, labels_of
 
 STREAMED_BYTES = 64 << 20
 """A native JSON of this size takes about 1 GB in memory as a whole."""
+SUFFIXES = (".txt", ".xml"), (".gt",), (".json",)
+"""How annotation files in a folder end; those of a group are looked for only if there is none of the group before."""
+_CLASS_LISTS = ("classes.txt", "obj.names")
 
 
 def read_annotations(
@@ -34,7 +39,7 @@ def read_annotations(
     """
     if format != "auto" and format not in FORMATS:
         raise ConfigError(
-            f"annotation_format={format}: {near_names(format, ['auto', *FORMATS])} (--format)",
+            f"annotation_format={format}: {near_names(format, ['auto', *FORMATS])}",
             setting="annotation_format",
             value=format,
         )
@@ -46,16 +51,18 @@ def read_annotations(
             value=categories,
         )
     path = Path(path)
-    names = ImageNames(None if image_path is None else Path(image_path))
+    images = None if image_path is None else Path(image_path)
+    names = ImageNames(images)
     if not path.exists():
         raise AnnotationError(
-            f"{path}: no such file or folder: set annotation_path (--annotation-path) to the annotations",
+            f"{path}: no such file or folder: set annotation_path to the annotations",
             setting="annotation_path",
             path=path,
         )
-    read = read_folder if path.is_dir() else _read_file
+    if path.is_file() and is_data_file(path) and format in ("auto", "yolo"):
+        path, format = labels_of(path, images), "yolo"
     with _garbage_collection_paused(), in_file(path):
-        found = read(path, format, names, categories)
+        found = (_read_folder if path.is_dir() else _read_file)(path, format, names, categories)
     if categories != "auto" and FORMATS[found.format].categories is None:
         raise ConfigError(
             f"annotation_categories={list(categories)} (--categories), but {path} is {found.format}, which has no "
@@ -89,20 +96,148 @@ def _is_large_native(path: Path, format: str) -> bool:
 def _read_file(path: Path, format: str, names: ImageNames, wanted: str | Sequence[str]) -> Annotations:
     if _is_large_native(path, format):
         return Annotations(str(path), "native", keep_native(path), (), (path,))
-    where, text = str(path), read_text(path)
+    where, text = str(path), _read_text(path)
     may_be_empty = format != "auto" and FORMATS[format].content == "text" and FORMATS[format].suffixes
     if not text.strip() and not may_be_empty:
         raise AnnotationError(
-            f"{where}: the file is empty: export it again, or set annotation_path (--annotation-path) to another",
-            value="",
-            path=path,
+            f"{where}: the file is empty: export it again, or set annotation_path to another", value="", path=path
         )
     format, root = identify(path, text) if format == "auto" else (format, parse_content(format, text, where))
+    pages = PageBuilder(path, text, root, names)
+    pages.categories = _choose_categories(format, _categories_in(format, pages), where, wanted, pages.notes)
+    FORMATS[format].read(pages)
+    found = pages.finish()
+    return Annotations(where, format, found, (*pages.notes, *pages.categories.notes(where)), (path,))
+
+
+def _read_folder(folder: Path, format: str, names: ImageNames, wanted: str | Sequence[str]) -> Annotations:
+    """The pages of all files; one error lists the faults of all of them."""
+    _check_one_per_image(folder, format)
+    files = _Files(_list_labels(folder, format), names)
+    format, known = _survey(folder, files, format)
+    _check_one_per_image(folder, format)
     notes: list[str] = []
-    known = FORMATS[format].categories_in(root)
-    categories = FORMATS[format].choose(known, where, wanted, notes)
-    pages = FORMATS[format].parse(Document(path, text, root, names, categories, notes))
-    return Annotations(where, format, pages, (*notes, *categories.notes(where)), (path,))
+    categories = _choose_categories(format, known, str(folder), wanted, notes)
+    pages: dict[str, Page] = {}
+    for label in files.labels:
+        with collected(files.faults, label):
+            builder = files.builder(label, format, categories, notes)
+            FORMATS[format].read(builder)
+            for name, page in builder.finish().items():
+                if name in pages:
+                    raise AnnotationError(
+                        f"{label}: {name} is annotated by another file too: remove or rename one of them", value=name
+                    )
+                pages[name] = page
+    raise_faults(files.faults)
+    if FORMATS[format].unlabelled_are_empty and (empty := [name for name in names.images() if name not in pages]):
+        notes.append(f"{folder}: {len(empty)} images have no file, and are pages without text, as {format} has it")
+        pages |= {name: Page((), names.size_of(name, str(folder))) for name in empty}
+    return Annotations(str(folder), format, pages, (*notes, *categories.notes(str(folder))), tuple(files.labels))
+
+
+class _Files:
+    """The files of a folder; JSON is not kept in memory, since it can hold the image too."""
+
+    def __init__(self, labels: list[Path], names: ImageNames) -> None:
+        self.faults: list[AnnotationError] = []
+        self.are_json = labels[0].suffix.lower() == ".json"
+        self.texts: dict[Path, str] = {}
+        self.labels: list[Path] = labels if self.are_json else []
+        self._names = names
+        for label in [] if self.are_json else labels:
+            with collected(self.faults, label):
+                self.texts[label] = _read_text(label)
+                self.labels.append(label)
+
+    def text_of(self, label: Path) -> str:
+        return _read_text(label) if self.are_json else self.texts[label]
+
+    def builder(
+        self, label: Path, format: str, categories: Categories | None = None, notes: list[str] | None = None
+    ) -> PageBuilder:
+        text = self.text_of(label)
+        return PageBuilder(label, text, parse_content(format, text, str(label)), self._names, categories, notes)
+
+
+def _survey(folder: Path, files: _Files, format: str) -> tuple[str, list[str]]:
+    """The format of all files, and the categories in them."""
+    if format == "auto" and not files.are_json:
+        raise_faults(files.faults)
+        format = detect(str(folder), files.texts)
+    if format != "auto" and FORMATS[format].categories is None:
+        return format, []
+    found: dict[str, list[Path]] = {}
+    known: list[str] = []
+    for label in files.labels:
+        with collected(files.faults, label):
+            is_known = format != "auto"
+            name = format if is_known else detect_json(parse_json(files.text_of(label), str(label)), str(label))
+            found.setdefault(name, []).append(label)
+            known.extend(_categories_in(name, files.builder(label, name)))
+    raise_faults(files.faults)
+    if len(found) > 1:
+        raise mixed_formats(str(folder), found)
+    return next(iter(found)), known
+
+
+def _categories_in(format: str, pages: PageBuilder) -> list[str]:
+    categories = FORMATS[format].categories
+    return [] if categories is None else list(categories(pages))
+
+
+def _choose_categories(
+    format: str, known: list[str], where: str, wanted: str | Sequence[str], notes: list[str]
+) -> Categories:
+    if FORMATS[format].categories is None:
+        return Categories()
+    return choose_categories(known, where, wanted, notes, FORMATS[format].labels_may_be_texts)
+
+
+def _check_one_per_image(folder: Path, format: str) -> None:
+    if format != "auto" and not FORMATS[format].suffixes:
+        raise AnnotationError(
+            f"{folder} is a folder, and annotation_format={format} is one file: name the file",
+            setting="annotation_format",
+            value=format,
+            path=folder,
+        )
+
+
+def _list_labels(folder: Path, format: str) -> list[Path]:
+    files = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    for suffixes in SUFFIXES if format == "auto" else [FORMATS[format].suffixes]:
+        if labels := [file for file in files if file.suffix.lower() in suffixes and file.name not in _CLASS_LISTS]:
+            return labels
+    unread = next((file for file in files if answer_by_suffix(file)), None)
+    answer = None if unread is None else answer_by_suffix(unread)
+    wanted = ".txt, .xml or .json" if format == "auto" else " or ".join(FORMATS[format].suffixes)
+    cure = f"set annotation_path to the folder of the {wanted} files, or to one JSON file"
+    raise AnnotationError(
+        f"{folder}: no annotation files in this folder: {answer or cure}",
+        setting="annotation_path",
+        value=None if unread is None else unread.suffix,
+        path=folder,
+    )
+
+
+def _read_text(path: Path) -> str:
+    """The text of a file, which must be UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        answer = answer_by_suffix(path)
+        raise AnnotationError(
+            f"{path}: {answer or f'not UTF-8 at byte {error.start}: save the file as UTF-8'}",
+            value=path.suffix if answer else error.start,
+            path=path,
+        ) from error
+    except OSError as error:
+        raise AnnotationError(
+            f"{path}: cannot be read ({error.strerror}): set annotation_path to a file",
+            setting="annotation_path",
+            path=path,
+        ) from error
 
 
 @contextmanager

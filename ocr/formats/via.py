@@ -9,12 +9,10 @@ from typing import Any
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Page, Word
 from ocr.formats.categories import means_ignored
-from ocr.formats.document import Document
 from ocr.formats.export import Export, attributes_of, upright_box
-from ocr.formats.fields import TRANSCRIPTIONS, expect, is_true, text_or_none
-from ocr.formats.lines import collected, raise_faults
 from ocr.formats.native import to_json
-from ocr.formats.shapes import box_corners, numbers, rounded
+from ocr.formats.page_builder import NewPage, PageBuilder
+from ocr.formats.values import TRANSCRIPTIONS, box_corners, expect, is_true, numbers, rounded, text_or_none
 
 _CATEGORIES = ("label", "class", "category", "type")
 _WITHOUT_AREA = ("point", "polyline", "line")
@@ -22,7 +20,7 @@ _BOX = ("x", "y", "width", "height")
 _CHECKBOX = {"type": "checkbox", "description": "", "options": {"yes": ""}, "default_options": {}}
 
 
-def is_via(root: Any) -> bool:
+def sniff_via(root: Any) -> bool:
     """Whether a JSON value looks like a project of VIA, or the annotations that it exports."""
     pages = root.get("_via_img_metadata", root) if isinstance(root, dict) else None
     if not isinstance(pages, dict):
@@ -31,8 +29,9 @@ def is_via(root: Any) -> bool:
     return pages is not root or (isinstance(first, dict) and {"filename", "regions"} <= first.keys())
 
 
-def via_categories(root: Any) -> Iterator[str]:
+def via_categories(pages: PageBuilder) -> Iterator[str]:
     """What the regions have as their label, class, category or type."""
+    root = pages.root
     pages = root.get("_via_img_metadata", root) if isinstance(root, dict) else {}
     for page in pages.values() if isinstance(pages, dict) else ():
         regions = _listed(page.get("regions")) if isinstance(page, dict) else []
@@ -42,23 +41,16 @@ def via_categories(root: Any) -> Iterator[str]:
                 yield category
 
 
-def parse_via(document: Document) -> dict[str, Page]:
+def read_via(pages: PageBuilder) -> None:
     """Pages by image. VIA does not store the size of a page."""
-    root, where = expect(document.root, dict, document.where, "the file"), document.where
-    pages: dict[str, Page] = {}
-    faults: list[AnnotationError] = []
-    for key, page in expect(root.get("_via_img_metadata", root), dict, where, '"_via_img_metadata"').items():
-        place = f"{where}: {key}"
-        with collected(faults):
-            written = expect(expect(page, dict, place, "the page").get("filename"), str, place, '"filename"')
-            name = document.names.of_path(written)
-            if name in pages:
-                raise AnnotationError(f"{place}: {name} occurs twice: remove one of them", value=name)
-            regions = expect(_listed(page.get("regions")), list, place, '"regions"')
-            found = [_word(region, at, f"{where}: {name}", document) for at, region in enumerate(regions, start=1)]
-            pages[name] = Page(tuple([word for word in found if word is not None]))
-    raise_faults(faults)
-    return pages
+    root, where = expect(pages.root, dict, pages.where, "the file"), pages.where
+    for key, entry in expect(root.get("_via_img_metadata", root), dict, where, '"_via_img_metadata"').items():
+        with pages.page(f"{where}: {key}") as page:
+            written = expect(entry, dict, page.place, "the page").get("filename")
+            page.of_path(expect(written, str, page.place, '"filename"'))
+            regions = expect(_listed(entry.get("regions")), list, page.place, '"regions"')
+            for at, region in enumerate(regions, start=1):
+                _read_region(pages, page, region, at)
 
 
 def _listed(regions: Any) -> Any:
@@ -72,22 +64,22 @@ def _category(attributes: Any) -> str | None:
     return next((attributes[field] for field in _CATEGORIES if isinstance(attributes.get(field), str)), None)
 
 
-def _word(region: Any, at: int, page: str, document: Document) -> Word | None:
-    place = f"{page}: region {at}"
+def _read_region(pages: PageBuilder, page: NewPage, region: Any, at: int) -> None:
+    place = f"{page.place}: region {at}"
     shape = expect(expect(region, dict, place, "the region").get("shape_attributes"), dict, place, '"shape_attributes"')
     attributes = region.get("region_attributes")
     attributes = attributes if isinstance(attributes, dict) else {}
     category = _category(attributes)
-    if not document.categories.is_text(category):
-        return None
+    if not pages.categories.is_text(category):
+        return
     if shape.get("name") in _WITHOUT_AREA:
-        document.notes.append(f"{place}: skipped, a {shape['name']} has no area")
-        return None
+        pages.notes.append(f"{place}: skipped, a {shape['name']} has no area")
+        return
     text = next((attributes[field] for field in TRANSCRIPTIONS if isinstance(attributes.get(field), str)), None)
     flags = [name for name, value in attributes.items() if is_true(value)]
     language, orientation = (text_or_none(attributes.get(field)) or None for field in ("language", "orientation"))
     ignore = any(map(means_ignored, [category, text, *flags]))
-    return Word(f"{at:04d}", _outline(shape, place), text or None, ignore, language, orientation)
+    page.word(_outline(shape, place), text or None, ignore, language, orientation, key=f"{at:04d}")
 
 
 def _outline(shape: dict[str, Any], place: str) -> list[list[float]]:

@@ -17,6 +17,10 @@ WRITTEN = tuple(name for name, format in FORMATS.items() if format.write or form
 """The formats that are written."""
 
 
+WITH_NOTES = tuple(name for name in WRITTEN if "note" not in FORMATS[name].lacks)
+"""The formats that can hold a reason."""
+
+
 def write_annotations(
     annotations: Annotations,
     path: str | os.PathLike[str],
@@ -43,10 +47,14 @@ def write_annotations(
                 stream.write(part.encode())
     else:
         assert known.write_page is not None
+        more = None if known.write_more is None else known.write_more(export)
         for name, file in files_of(annotations.pages, target, format).items():
             content = known.write_page(name, annotations.pages[name], export)
             with replacing(file) as stream:
                 stream.write(content.encode())
+        if more is not None:
+            with replacing(more[0]) as stream:
+                stream.write(more[1].encode())
     return (*notes, *_losses(annotations, format))
 
 
@@ -85,3 +93,21 @@ def _losses(annotations: Annotations, format: str) -> list[str]:
     words = [word for page in annotations.pages.values() for word in page.words] if FORMATS[format].lacks else []
     counts = {field: sum(getattr(word, field) is not None for word in words) for field in FORMATS[format].lacks}
     return [f"{format} has no field for the {field} of {count} words" for field, count in counts.items() if count]
+
+
+def check_tasks(format: str, out: Path | None) -> Path:
+    """Refuse a format without a place for reasons, and one without a target."""
+    check_written(format)
+    if format not in WITH_NOTES:
+        raise ConfigError(
+            f"--tasks {format}: it has no field for a reason. Choose one of {', '.join(WITH_NOTES)}",
+            setting="--tasks",
+            value=format,
+        )
+    if out is None:
+        raise ConfigError(
+            f"--tasks {format} needs --out: the file to write, or the folder for labelme", setting="--out"
+        )
+    if out.exists():
+        raise ConfigError(f"--out {out} exists: give another name, or remove it", setting="--out", value=out, path=out)
+    return out

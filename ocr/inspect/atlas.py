@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +13,24 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.atomic import replacing
-from ocr.geometry.polygons import Polygons
-from ocr.inspect.atlas_parts import causes_section, details_section, options, tiles
-from ocr.inspect.compare import Comparison, PageChange
+from ocr.inspect.compare import CHANGES, Comparison, PageChange
 from ocr.inspect.inspection import Inspection
-from ocr.inspect.page import PageInput, page_rectangle
-from ocr.inspect.result import PageResult
+from ocr.inspect.page import IOU, PageInput, page_rectangle
+from ocr.inspect.result import Error, PageResult
+from ocr.report.charts import Line, LineChart
+from ocr.report.numbers import in_count, in_points, in_score
+from ocr.report.page import write_page
 
 QUALITY = 55
 """Of WebP: text of 10 pixels stays legible, and a page of 960 takes about 50 kB."""
-CHANGES = {
-    "gained": "found now, and not before",
-    "lost": "found before, and not now",
-    "gone": "a false box of before",
-    "new": "a false box that was not there before",
+CURVES = {"thresh": "boxes.thresh", "box_thresh": "boxes.box_thresh", "iou": "IoU from which a box counts"}
+DETAILS = {
+    "gained": "found, and missed by the baseline",
+    "lost": "missed, and found by the baseline",
+    "gone": "a false box of the baseline only",
+    "new": "a false box that the baseline does not have",
 }
+LINES = {"hmean": ("H-mean", "c1"), "precision": ("precision", "c2 dashed"), "recall": ("recall", "c3 dotted")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,110 +58,138 @@ def write_atlas(
     inspection: Inspection, pictures: Mapping[str, Picture], path: Path, comparison: Comparison | None = None
 ) -> None:
     """Write the page, completely or not at all; pages go to the disk one after the other."""
-    changes = {change.after.name: change for change in comparison.pages} if comparison is not None else {}
-    with replacing(path) as stream:
-        for part in _parts(inspection, pictures, changes):
-            stream.write(part.encode())
-
-
-def _parts(inspection: Inspection, pictures: Mapping[str, Picture], changes: Mapping[str, PageChange]) -> Iterator[str]:
-    room = files("ocr.inspect") / "atlas_page"
-    drawn = [page for page in inspection.worst if page.name in pictures]
-    errors: dict[str, list[Any]] = {}
+    changes = {change.candidate.name: change for change in comparison.pages} if comparison is not None else {}
+    errors: dict[str, list[Error]] = {}
     for error in inspection.errors:
         errors.setdefault(error.page, []).append(error)
-    index, bodies = [], []
-    for number, page in enumerate(drawn):
-        picture, change = pictures[page.name], changes.get(page.name)
-        marks = [_mark(error, page, picture) for error in errors.get(page.name, [])]
-        marks += _change_marks(change, picture) if change is not None else []
-        index.append(_index_entry(number, page, picture, marks, change))
-        bodies.append((number, page, picture, marks))
-    yield (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        f"<title>ocr inspect: {escape(Path(inspection.detector).name)}</title>"
-        f"<style>{(room / 'style.css').read_text()}</style></head><body>"
-        f"<header><h1>ocr inspect</h1><p><code>{escape(inspection.detector)}</code> on "
-        f"<code>{escape(inspection.data)}</code></p>{tiles(inspection)}</header>"
-        f"<main>{causes_section(inspection.gains)}{details_section(inspection)}"
+    drawn = [
+        _Drawn(page, errors.get(page.name, []), pictures[page.name], changes.get(page.name))
+        for page in inspection.worst
+        if page.name in pictures
+    ]
+    sentence = inspection.sentence
+    if comparison is not None:
+        sentence += f". {in_points(comparison.points)} points against the baseline"
+    write_page(
+        path,
+        "atlas.html",
+        title=f"inspection: {Path(inspection.detector).name}",
+        heading="inspection",
+        sentence=sentence,
+        state="plain",
+        inspection=inspection,
+        comparison=comparison,
+        tiles=_tiles(inspection),
+        changes=[] if comparison is None else _changes(comparison),
+        charts=_charts(inspection),
+        groups=[
+            [
+                f"{group.kind}: {group.name}",
+                *(in_count(group.words), in_score(group.recall)),
+                *(in_count(group.boxes), in_score(group.precision), in_score(group.hmean)),
+            ]
+            for group in inspection.groups
+        ],
+        bins=[
+            [f"{one.low:.1f} to {one.high:.1f}", in_count(one.boxes), in_score(one.mean_score), in_score(one.right)]
+            for one in inspection.calibration[0]
+        ],
+        causes=[gain.cause for gain in inspection.gains] + (list(CHANGES) if comparison is not None else []),
+        index=[page.entry(number) for number, page in enumerate(drawn)],
+        pages=(page.content() for page in drawn),
     )
-    order = '<option value="change">largest loss</option>' if changes else ""
-    body = (room / "body.html").read_text().replace("{{change}}", order)
-    yield body.replace("{{causes}}", options(inspection.gains, bool(changes)))
-    yield "</main>" + _script("index", {"pages": index})
-    for number, page, picture, marks in bodies:
-        yield _script(f"page-{number}", _page_data(page, picture, marks))
-    yield f"<script>{(room / 'script.js').read_text()}</script></body></html>\n"
 
 
-def _script(name: str, data: Any) -> str:
-    """Data that the script reads by its id; a browser does not run it."""
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    return f'<script type="application/json" id="{name}">{text}</script>\n'
+def _tiles(inspection: Inspection) -> list[tuple[str, str]]:
+    counts = inspection.counts
+    return [
+        ("H-mean at IoU 0.5", in_score(counts.hmean)),
+        ("H-mean at IoU 0.7", in_score(inspection.tight.hmean)),
+        ("CLEval H-mean", in_score(inspection.cleval[2])),
+        ("pages", in_count(len(inspection.pages))),
+        (f"of {in_count(counts.words)} words missed", in_count(counts.missed)),
+        (f"of {in_count(counts.boxes)} boxes false", in_count(counts.false)),
+    ]
 
 
-def _index_entry(
-    number: int, page: PageResult, picture: Picture, marks: list[dict[str, Any]], change: PageChange | None
-) -> dict[str, Any]:
-    """What filters and orders need of a page; the rest is read when it is shown."""
-    counted = Counter((mark["kind"], mark["cause"]) for mark in marks)
-    entry = {
-        "id": number,
-        "name": page.name,
-        "width": picture.width,
-        "height": picture.height,
-        "hmean": round(page.counts.hmean, 4),
-        "missed": page.missed,
-        "false": page.false,
-        "marks": [[kind, cause, count] for (kind, cause), count in counted.items()],
-    }
-    return entry if change is None else entry | {"change": round(change.points, 2)}
+def _changes(comparison: Comparison) -> list[list[str]]:
+    rows = []
+    for change, meaning in CHANGES.items():
+        causes = comparison.causes_of(change)
+        counts = ", ".join(f"{cause} {in_count(count)}" for cause, count in causes.most_common())
+        rows.append([f"{change}: {meaning}", in_count(causes.total()), counts])
+    return rows
 
 
-def _page_data(page: PageResult, picture: Picture, marks: list[dict[str, Any]]) -> dict[str, Any]:
-    scale = _scale(page, picture)
-    kept = page.found | page.truth.ignore
-    truth = zip(page.truth.select(kept), page.truth.ignore[kept].tolist(), strict=True)
-    return {
-        "picture": base64.b64encode(picture.webp).decode(),
-        "truth": [[_flat(outline, scale), ignored] for outline, ignored in truth],
-        "boxes": [_flat(outline, scale) for outline in page.detections.polygons.select(page.right)],
-        "errors": marks,
-    }
+def _charts(inspection: Inspection) -> list[LineChart]:
+    """Precision, recall and H-mean over each threshold; the figures are those at the value in use."""
+    charts = []
+    for name, curve in inspection.curves.items():
+        in_use = IOU if name == "iou" else getattr(inspection.boxes, name)
+        lines = []
+        for score, (label, style) in LINES.items():
+            points = [(value, getattr(counts, score)) for value, counts in curve.items()]
+            lines.append(Line(label, points, in_score(getattr(curve[in_use], score)), style))
+        note = f"Vertical: {in_use:g}, the value in use; figures are those there."
+        charts.append(LineChart(CURVES[name], "threshold", "score", lines, note, x_from_zero=False, mark=in_use))
+    return [chart for chart in charts if chart.shown]
 
 
-def _mark(error: Any, page: PageResult, picture: Picture) -> dict[str, Any]:
-    points = _flat(np.array(error.points), _scale(page, picture))
-    text = {"cause": error.cause, "detail": error.detail, "text": error.text}
-    return {"kind": error.kind, **text, "score": error.score, "points": points}
+class _Drawn:
+    """A page of the atlas: what filters need, and what is read when it is shown."""
 
+    def __init__(self, page: PageResult, errors: Sequence[Error], picture: Picture, change: PageChange | None) -> None:
+        self.page, self.errors, self.picture, self.change = page, errors, picture, change
+        self.scale: NDArray[np.float64] = np.array([picture.width, picture.height]) / np.array(page.size)
 
-def _change_marks(change: PageChange, picture: Picture) -> list[dict[str, Any]]:
-    """What got better or worse on a page, drawn like its errors."""
-    outlines: dict[str, tuple[Polygons, NDArray[np.int64]]] = {
-        "gained": (change.after.truth, change.gained),
-        "lost": (change.after.truth, change.lost),
-        "gone": (change.before.detections.polygons, change.gone),
-        "new": (change.after.detections.polygons, change.new),
-    }
-    marks = []
-    for kind, (polygons, chosen) in outlines.items():
-        all_of_them = list(polygons)
-        for number in chosen.tolist():
-            points = _flat(all_of_them[number], _scale(change.after, picture))
-            told = {"cause": kind, "detail": CHANGES[kind], "text": polygons.texts[number]}
-            marks.append({"kind": kind, **told, "score": None, "points": points})
-    return marks
+    def entry(self, number: int) -> dict[str, Any]:
+        """What filters and orders need."""
+        marks = Counter((mark["kind"], mark["cause"]) for mark in self.marks())
+        entry = {
+            "id": number,
+            "name": self.page.name,
+            "width": self.picture.width,
+            "height": self.picture.height,
+            "hmean": round(self.page.counts.hmean, 4),
+            "missed": self.page.missed,
+            "false": self.page.false,
+            "marks": [[kind, cause, count] for (kind, cause), count in marks.items()],
+        }
+        return entry if self.change is None else entry | {"change": round(self.change.points, 2)}
 
+    def content(self) -> dict[str, Any]:
+        page, truth = self.page, self.page.truth
+        kept = page.found | truth.ignore
+        return {
+            "picture": base64.b64encode(self.picture.webp).decode(),
+            "truth": [
+                [self.points(outline), ignored]
+                for outline, ignored in zip(truth.select(kept), truth.ignore[kept].tolist(), strict=True)
+            ],
+            "boxes": [self.points(outline) for outline in page.detections.polygons.select(page.right)],
+            "errors": list(self.marks()),
+        }
 
-def _scale(page: PageResult, picture: Picture) -> NDArray[np.float64]:
-    """From the page to its picture."""
-    scale: NDArray[np.float64] = np.array([picture.width, picture.height]) / np.array(page.size)
-    return scale
+    def marks(self) -> Iterator[dict[str, Any]]:
+        """Errors, and what got better or worse."""
+        for error in self.errors:
+            yield self.mark(error.kind, error.cause, error.detail, error.text, error.points, error.score)
+        if self.change is None:
+            return
+        words, baseline = self.page.truth, self.change.baseline.detections.polygons
+        sources = {"gained": words, "lost": words, "gone": baseline, "new": self.page.detections.polygons}
+        for kind, polygons in sources.items():
+            outlines = list(polygons)
+            for number in getattr(self.change, kind).tolist():
+                yield self.mark(kind, kind, DETAILS[kind], polygons.texts[number], outlines[number])
 
+    def mark(
+        self, kind: str, cause: str, detail: str, text: str | None, points: Any, score: float | None = None
+    ) -> dict[str, Any]:
+        mark = {"kind": kind, "cause": cause, "detail": detail, "text": text, "score": score}
+        return mark | {"points": self.points(np.array(points))}
 
-def _flat(outline: NDArray[Any], scale: NDArray[np.float64]) -> list[float]:
-    points: list[float] = np.round(outline * scale, 1).ravel().tolist()
-    return points
+    def points(self, outline: NDArray[Any]) -> list[float]:
+        """On the picture."""
+        points: list[float] = np.round(outline * self.scale, 1).ravel().tolist()
+        return points

@@ -1,9 +1,10 @@
-"""One page, judged: which words were found, which boxes are right, and what other settings of the boxes would find."""
+"""One page, matched: which words were found, which boxes are right, and what other settings of the boxes would find."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -36,35 +37,43 @@ class PageInput:
     """On the page."""
 
 
+class LooseMatch(NamedTuple):
+    """The setting of the boxes that hides a word, the value that would show it, and the score of its box."""
+
+    setting: str
+    value: float
+    score: float
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """All boxes of one `thresh`, also those under `box_thresh`, and how they overlap the words."""
+    """All boxes of one `thresh`, including those under `box_thresh`, and how they overlap the words."""
 
-    found: Detections
+    boxes: Detections
     overlaps: Overlaps
 
     def match(self, box_thresh: float) -> NDArray[np.int64]:
-        return self.overlaps.match(IOU, self.found.scores >= np.float32(box_thresh))
+        return self.overlaps.match(IOU, self.boxes.scores >= np.float32(box_thresh))
 
 
 @dataclass(eq=False)
-class JudgedPage:
+class MatchedPage:
     """A page with its words and boxes, matched as `ocr test` does."""
 
     given: PageInput
     settings: BoxesFromMap
     targets: Targets | None
     """Those that the model has learnt; None if unknown."""
-    found: Detections = field(init=False)
+    detections: Detections = field(init=False)
     overlaps: Overlaps = field(init=False)
 
     def __post_init__(self) -> None:
         given = self.given
-        self.found = self.settings(given.prob_map, given.inverse_matrix, given.size)
-        self.overlaps = overlaps_of(self.found, given.truth)
+        self.detections = self.settings(given.prob_map, given.inverse_matrix, given.size)
+        self.overlaps = overlaps_of(self.detections, given.truth)
         pairs = self.overlaps.match(IOU)
         self.det_of_gt = np.full(len(given.truth), -1, dtype=np.int64)
-        self.gt_of_det = np.full(len(self.found), -1, dtype=np.int64)
+        self.gt_of_det = np.full(len(self.detections), -1, dtype=np.int64)
         self.det_of_gt[pairs[:, 0]], self.gt_of_det[pairs[:, 1]] = pairs[:, 1], pairs[:, 0]
 
     @property
@@ -87,8 +96,8 @@ class JudgedPage:
         return self.given.truth.moved(self.matrix)
 
     @cached_property
-    def found_on_map(self) -> Polygons:
-        return self.found.polygons.moved(self.matrix)
+    def boxes_on_map(self) -> Polygons:
+        return self.detections.polygons.moved(self.matrix)
 
     @cached_property
     def rectangle(self) -> Rectangle:
@@ -100,16 +109,16 @@ class JudgedPage:
         return np.asarray(cv2.cvtColor(self.given.image_hwc, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
 
     @cached_property
-    def words(self) -> list[Shape]:
+    def word_shapes(self) -> list[Shape]:
         return measure_shapes(self.truth_on_map, self.gray, self.rectangle)
 
     @cached_property
-    def boxes(self) -> list[Shape]:
-        return measure_shapes(self.found_on_map, self.gray, self.rectangle)
+    def box_shapes(self) -> list[Shape]:
+        return measure_shapes(self.boxes_on_map, self.gray, self.rectangle)
 
     @cached_property
     def candidates(self) -> dict[float, Candidates]:
-        """Boxes of every `thresh` of the curve and of the settings' own, whatever their scores."""
+        """Boxes at every `thresh` of the curve and of the settings, whatever their scores."""
         levels = sorted({*THRESH_LEVELS, self.settings.thresh})
         return {level: self._candidates(thresh=level) for level in levels}
 
@@ -122,36 +131,33 @@ class JudgedPage:
         return left_out & ~self.overlaps.ignore
 
     @cached_property
-    def loose(self) -> dict[int, tuple[str, float, float]]:
-        """For missed words: the setting that hides them, the value that would show them, and the score of the box.
-
-        The setting that has to change least comes first: `max_candidates`, `box_thresh`, `min_size`, `thresh`.
-        """
-        hidden: dict[int, tuple[str, float, float]] = {}
+    def loose(self) -> dict[int, LooseMatch]:
+        """Missed words that a setting hides; that which has to change least comes first: `max_candidates`,
+        `box_thresh`, `min_size`, `thresh`."""
+        hidden: dict[int, LooseMatch] = {}
         settings, missed = self.settings, self.missed
-        own = self.candidates[settings.thresh]
         small = self._candidates(min_size=0)
         # Far below, the map has outlines everywhere.
         lower = [level for level in reversed(self.candidates) if settings.thresh / 2 <= level < settings.thresh]
-        for word, score in _best_scores(own, missed).items():
+        for word, score in _best_scores(self.candidates[settings.thresh], missed).items():
             setting = "box_thresh" if score < settings.box_thresh else "max_candidates"
-            hidden[word] = (setting, score, score)
+            hidden[word] = LooseMatch(setting, score, score)
         for word, score in _best_scores(small, missed).items():
-            hidden.setdefault(word, ("min_size", 0.0, score))
+            hidden.setdefault(word, LooseMatch("min_size", 0.0, score))
         for level in lower:
             for word, score in _best_scores(self.candidates[level], missed).items():
-                hidden.setdefault(word, ("thresh", level, score))
+                hidden.setdefault(word, LooseMatch("thresh", level, score))
         return hidden
 
     @cached_property
     def apart_at(self) -> dict[int, float]:
         """For missed words: the first higher `thresh` at which a box with a sufficient score matches."""
-        found: dict[int, float] = {}
+        levels: dict[int, float] = {}
         for level, candidates in self.candidates.items():
             if level > self.settings.thresh:
                 for word in candidates.match(self.settings.box_thresh)[:, 0].tolist():
-                    found.setdefault(word, level)
-        return {word: found[word] for word in self.missed.tolist() if word in found}
+                    levels.setdefault(word, level)
+        return {word: levels[word] for word in self.missed.tolist() if word in levels}
 
     @cached_property
     def among_words(self) -> Overlaps:
@@ -181,17 +187,17 @@ class JudgedPage:
 
     def outline_of_box(self, box: int) -> NDArray[np.float32]:
         """On the map."""
-        return self.found_on_map.vertices[slice(*self.found_on_map.offsets[box : box + 2].tolist())]
+        return self.boxes_on_map.vertices[slice(*self.boxes_on_map.offsets[box : box + 2].tolist())]
 
     def _candidates(self, **changed: float) -> Candidates:
         given = self.given
         boxes = replace(self.settings, box_thresh=0.0, max_candidates=None, **changed)  # type: ignore[arg-type]
-        found = boxes(given.prob_map, given.inverse_matrix, given.size)
-        return Candidates(found, overlaps_of(found, given.truth))
+        detections = boxes(given.prob_map, given.inverse_matrix, given.size)
+        return Candidates(detections, overlaps_of(detections, given.truth))
 
 
 def page_rectangle(page: PageInput) -> Rectangle:
-    """Where the page is on its map, which may have padding around it."""
+    """Where the page is on its map, which can have padding around it."""
     width, height = page.size
     corners = Polygons.pack([[[0, 0], [width, 0], [width, height], [0, height]]])
     matrix = np.linalg.inv(page.inverse_matrix).astype(np.float64)
@@ -199,9 +205,9 @@ def page_rectangle(page: PageInput) -> Rectangle:
     return left, top, right, bottom
 
 
-def overlaps_of(found: Detections, truth: Polygons) -> Overlaps:
+def overlaps_of(detections: Detections, truth: Polygons) -> Overlaps:
     """How boxes and words overlap on the page, as `ocr test` measures it."""
-    boxes = read_rings(found.polygons, "boxes").in_float64()
+    boxes = read_rings(detections.polygons, "boxes").in_float64()
     return measure_overlaps(boxes, read_rings(truth, "words").in_float64(), truth.ignore)
 
 
@@ -211,5 +217,5 @@ def _best_scores(candidates: Candidates, words: NDArray[np.int64]) -> dict[int, 
     enough = (pairs.iou > IOU) & ~pairs.dropped[pairs.det] & np.isin(pairs.gt, words)
     best: dict[int, float] = {}
     for word, box in zip(pairs.gt[enough].tolist(), pairs.det[enough].tolist(), strict=True):
-        best[word] = max(best.get(word, 0.0), float(candidates.found.scores[box]))
+        best[word] = max(best.get(word, 0.0), float(candidates.boxes.scores[box]))
     return best

@@ -13,7 +13,7 @@ from ocr.geometry.polygons import Polygons
 Gray = NDArray[np.uint8]
 Rectangle = tuple[float, float, float, float]
 """Left, top, right, bottom."""
-# A lone character, such as a narrow 1, has no direction of its own: its angle is that of the side nearest to level.
+# A lone character, such as a narrow 1, has no direction: its angle is the angle of the side nearest to level.
 _LONE = 3.0
 # Percentiles of gray levels that stand for the darkest and the lightest print: single pixels are noise.
 _DARK, _LIGHT = 5, 95
@@ -82,7 +82,7 @@ def measure_texture(outline: NDArray[np.float32], gray: Gray) -> Texture:
 
 def upright_patch(outline: NDArray[np.float32], gray: Gray) -> Gray:
     """The pixels of the smallest rectangle around an outline, its longer side level, one pixel each."""
-    # A label may reach far beyond the page, where there is nothing to see and no end of pixels.
+    # A label can reach far beyond the page, where there is nothing to see and no end of pixels.
     reach = max(gray.shape)
     outline = np.clip(outline, -reach, 2 * reach)
     (cx, cy), (first, second), angle = cv2.minAreaRect(np.ascontiguousarray(outline, dtype=np.float32))

@@ -1,4 +1,4 @@
-"""What `ocr train`, `test`, `predict` and `sweep` compose from the configs and run."""
+"""What `glyphfeed train`, `test`, `predict` and `sweep` compose from the configs and run."""
 
 import os
 

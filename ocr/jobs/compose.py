@@ -18,30 +18,34 @@ from rich.console import Console
 from ocr.errors import ConfigError, near_names
 from ocr.jobs.config_folders import CONFIGS, own_folders
 from ocr.jobs.recipe import settle
+from ocr.jobs.settings import JOBS, check_settings
 
 MAX_ELSEWHERE = 3
 """Settings of the same name in other groups that an error lists."""
 
 
 def compose_training(overrides: Sequence[str]) -> DictConfig:
-    """The config that `ocr train` has with these overrides, for another command."""
+    """The config that `glyphfeed train` has with these overrides, for another command."""
     with own_configs_first(), explained_errors(), initialize_config_dir(str(CONFIGS), version_base="1.3"):
         config = compose("train", list(overrides))
-        return settle(with_settings_of_files(config, "train", overrides, Console(quiet=True), training=True))
+        return settle(complete(config, "train", overrides, Console(quiet=True)))
 
 
-def with_settings_of_files(
-    config: DictConfig, name: str | None, overrides: Sequence[str], console: Console, training: bool
-) -> DictConfig:
-    """The config `name` with the settings of its detector file and of its teacher, if it has them.
+def complete(config: DictConfig, name: str, overrides: Sequence[str], console: Console) -> DictConfig:
+    """The config of a job, checked, with the settings of its detector file and of its teacher, if it has them.
 
     Hydra must be ready to compose the config without the overrides.
     """
+    refuse_empty_groups(config, name, overrides)
+    check_settings(config, JOBS[name])
     if all(config.get(setting) is None for setting in ("resume", "checkpoint_path", "weights", "teacher")):
         return config
-    if "model" not in config:
-        return config  # An export and a prediction take the detector as it is.
     # Torch takes seconds to import, and a job without a detector does not need it.
+    if name == "train" and config.resume is not None:
+        from ocr.jobs.resumed_run import resumed_config
+
+        return resumed_config(config, overrides, console)
+    training = name in ("train", "advise")
     from ocr.jobs.stored_settings import CommandLine, with_stored_settings
     from ocr.jobs.teacher import with_teacher_settings
 
@@ -50,14 +54,13 @@ def with_settings_of_files(
     return with_teacher_settings(config, command, console) if training else config
 
 
-def refuse_empty_groups(config: DictConfig, name: str | None, overrides: Sequence[str]) -> None:
+def refuse_empty_groups(config: DictConfig, name: str, overrides: Sequence[str]) -> None:
     """Raise if the command line sets a whole group of settings of the config `name` to null: `threads=null`."""
     typed = {override.partition("=")[0] for override in overrides}
     empty = [key for key in typed if key in config and config[key] is None]
     defaults = compose(name) if empty else DictConfig({})
     for key in empty:
-        # Boxes of a prediction may be null: all of them are then as in the detector's file.
-        if isinstance(defaults[key], DictConfig) and (key != "boxes" or "model" in config):
+        if isinstance(defaults[key], DictConfig):
             keys = ", ".join(f"{key}.{setting}" for setting in defaults[key])
             raise ConfigError(
                 f"{key}=null: this is a group of settings. Leave it as it is, or set some of {keys}",

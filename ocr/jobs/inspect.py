@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,20 +16,17 @@ from rich.console import Console
 from rich.progress import track
 from rich.text import Text
 
-from ocr.checks import check_integer
 from ocr.datasets.build import make
 from ocr.datasets.data_module import OCRDataModule
 from ocr.datasets.page_dataset import PageDataset
-from ocr.errors import ConfigError
 from ocr.evaluation.boxes import BoxesFromMap
 from ocr.inspect.atlas import Picture, take_picture, write_atlas
 from ocr.inspect.compare import Comparison, show_comparison
 from ocr.inspect.inspection import Inspection
 from ocr.inspect.page import PageInput
-from ocr.inspect.result import PageResult, judge
-from ocr.inspect.screen import show
-from ocr.inspect.tables import write_comparison, write_tables
-from ocr.jobs.run import config_for, quoted_override, run_job
+from ocr.inspect.result import PageResult, evaluate_page
+from ocr.inspect.tables import show, write_comparison, write_tables
+from ocr.jobs.run import config_for, run_job
 from ocr.jobs.scored_split import check_annotated, describe_split
 from ocr.jobs.stored_settings import name_of_detector
 from ocr.jobs.train import trained_module
@@ -39,20 +35,18 @@ from ocr.training.callbacks.data_report import describe
 from ocr.training.callbacks.drawings import to_pixels
 from ocr.training.module import OCRPLModule, truth_on_page
 
-Judged = tuple[PageResult, Picture | None]
-COMPARE = "--compare"
+Evaluated = tuple[PageResult, Picture | None]
 WAITING = 8
-"""Pages that may wait for their judgement: each holds its image and its map."""
+"""Pages that can wait to be evaluated: each holds its image and its map."""
 
 
 def inspect(config: DictConfig, console: Console) -> Inspection:
     """Inspect a checkpoint on `datasets.test_dataset`, show what was found, and write it into `out`."""
-    check_integer("picture_side", config.picture_side, minimum=64)
     out = Path(str(config.out))  # A folder may be named 2024.
     (inspection, pictures), comparison = inspect_pages(config, console), None
     if config.compare is not None:
-        before, (inspection, pictures) = inspection, inspect_pages(config_for(str(config.compare), console), console)
-        comparison = Comparison(before, inspection)
+        baseline, (inspection, pictures) = inspection, inspect_pages(config_for(str(config.compare), console), console)
+        comparison = Comparison(baseline, inspection)
     show(inspection, console)
     written = write_tables(inspection, out)
     if comparison is not None:
@@ -67,7 +61,7 @@ def inspect(config: DictConfig, console: Console) -> Inspection:
 
 
 def inspect_pages(config: DictConfig, console: Console) -> tuple[Inspection, dict[str, Picture]]:
-    """Run the model of a config over the pages, and judge each; pictures are by the names of pages."""
+    """Run the model of a config over the pages, and evaluate each; pictures are by the names of pages."""
     module = trained_module(config).eval()
     data = OCRDataModule(config)
     dataset = data.dataset("test")
@@ -78,8 +72,8 @@ def inspect_pages(config: DictConfig, console: Console) -> tuple[Inspection, dic
     targets = make(config.targets, "targets")
     learnt = targets if isinstance(targets, Targets) else None
     total = len(dataset) if isinstance(dataset, PageDataset) else None
-    judged = _judged(config, module, data, learnt)
-    shown = track(judged, "judging", total, console=console, transient=True)
+    evaluated = _evaluated(config, module, data, learnt)
+    shown = track(evaluated, "evaluating", total, console=console, transient=True)
     # Pages of similar shape came together.
     results = sorted(shown, key=lambda result: result[0].name)
     console.print(Text(describe(dataset, dataset.ledger.totals())), soft_wrap=True)
@@ -90,14 +84,16 @@ def inspect_pages(config: DictConfig, console: Console) -> tuple[Inspection, dic
     return Inspection(*names, pages, module.boxes, size), pictures
 
 
-def _judged(config: DictConfig, module: OCRPLModule, data: OCRDataModule, targets: Targets | None) -> Iterator[Judged]:
-    """Pages are judged in threads while the model works on the next ones."""
+def _evaluated(
+    config: DictConfig, module: OCRPLModule, data: OCRDataModule, targets: Targets | None
+) -> Iterator[Evaluated]:
+    """Pages are evaluated in threads while the model works on the next ones."""
     side = config.picture_side if config.atlas else None
-    waiting: deque[Future[Judged]] = deque()
-    with ThreadPoolExecutor(2, thread_name_prefix="judge") as threads:
+    waiting: deque[Future[Evaluated]] = deque()
+    with ThreadPoolExecutor(2, thread_name_prefix="evaluate") as threads:
         try:
             for page in _predicted(config, module, data):
-                waiting.append(threads.submit(_judge, page, module.boxes, targets, side))
+                waiting.append(threads.submit(_evaluate, page, module.boxes, targets, side))
                 while len(waiting) > WAITING:
                     yield waiting.popleft().result()
             while waiting:
@@ -106,8 +102,8 @@ def _judged(config: DictConfig, module: OCRPLModule, data: OCRDataModule, target
             threads.shutdown(wait=True, cancel_futures=True)
 
 
-def _judge(page: PageInput, boxes: BoxesFromMap, targets: Targets | None, side: int | None) -> Judged:
-    return judge(page, boxes, targets), None if side is None else take_picture(page, side)
+def _evaluate(page: PageInput, boxes: BoxesFromMap, targets: Targets | None, side: int | None) -> Evaluated:
+    return evaluate_page(page, boxes, targets), None if side is None else take_picture(page, side)
 
 
 def _predicted(config: DictConfig, module: OCRPLModule, data: OCRDataModule) -> Iterator[PageInput]:
@@ -139,28 +135,8 @@ def _pixels(images: torch.Tensor, module: OCRPLModule) -> NDArray[np.uint8]:
     return np.array(images.permute(0, 2, 3, 1).cpu().numpy(), order="C")
 
 
-def _options(words: list[str]) -> list[str]:
-    """`--compare A B` as settings: Hydra knows no options of ours."""
-    if COMPARE not in words:
-        return words
-    at = words.index(COMPARE)
-    files = words[at + 1 : at + 3]
-    if len(files) < 2 or any("=" in file and not Path(file).exists() for file in files):
-        raise ConfigError(
-            f"{COMPARE} needs two checkpoints: ocr inspect {COMPARE} A.ckpt B.ckpt dataset_base_path=DIR",
-            setting=COMPARE,
-            value=files,
-        )
-    others = [*words[:at], *words[at + 3 :]]
-    return [*others, quoted_override("checkpoint_path", files[0]), quoted_override("compare", files[1])]
-
-
 def main() -> None:
-    """`ocr inspect`."""
-    from ocr.exit_status import one_line_errors
-
-    with one_line_errors():
-        sys.argv[1:] = _options(sys.argv[1:])
+    """`glyphfeed inspect`."""
     run_job("inspect", inspect, "interrupted: nothing was written")
 
 

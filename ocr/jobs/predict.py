@@ -1,68 +1,82 @@
-"""Predict: the text on images and PDFs as JSON, CSV, other formats and drawn pages; goes on where it stopped."""
+"""Predict: the text on images and PDFs as JSON, CSV, other formats and drawn pages; resumes where it stopped."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import cv2
 import xxhash
-from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from ocr.checks import check_choice, check_flag, check_integer
 from ocr.deploy.detector import Detector
 from ocr.deploy.inputs import PageSource, pages_of
+from ocr.deploy.model_file import find_model
 from ocr.deploy.outputs import check_formats, write_outputs
 from ocr.deploy.page import TextPage
 from ocr.deploy.prediction_log import PredictionLog, Stamp
 from ocr.deploy.stream import PageStream
-from ocr.jobs.page_files import PageFiles, as_folder, open_detector, page_progress
-from ocr.jobs.run import run_job
+from ocr.jobs.page_files import PageFiles, page_progress
+from ocr.models.packaged import named_detector
+
+
+@dataclass(frozen=True, slots=True)
+class PredictSettings:
+    """The arguments of `glyphfeed predict`."""
+
+    model: str
+    pages: Sequence[str]
+    out: Path = Path("predictions")
+    formats: Sequence[str] = ("json", "csv")
+    draw: bool = True
+    overwrite: bool = False
+    on_bad_sample: str = "raise"
+    boxes: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of BoxesFromMap that differ from those of the detector's file."""
+    detector: Mapping[str, Any] = field(default_factory=dict)
+    """Other arguments of Detector.load."""
+    batch_size: int = 8
+    readers: int = 2
 
 
 class Prediction:
-    """One run of `ocr predict`."""
+    """One run of `glyphfeed predict`."""
 
-    def __init__(self, config: DictConfig, console: Console) -> None:
-        self.config, self.console = config, console
-        self.out = as_folder("out", config.out)
-        self.images = PageFiles.of_setting(config.images)
-        self.formats = list(config.formats) if OmegaConf.is_list(config.formats) else [config.formats]
-        check_formats(self.formats)
-        check_integer("batch_size", config.batch_size, minimum=1)
-        check_integer("readers", config.readers, minimum=1)
-        check_choice("on_bad_sample", config.on_bad_sample, ("raise", "skip"))
-        check_flag("draw", config.draw)
-        check_flag("overwrite", config.overwrite)
+    def __init__(self, settings: PredictSettings, console: Console) -> None:
+        check_formats(list(settings.formats))
+        self.settings, self.console = settings, console
+        self.images = PageFiles.of(settings.pages)
         self.boxes = self.new_pages = self.left_out = self.drawings = 0
         self._stamps: dict[str, Stamp] = {}
 
     def run(self) -> Path:
         """Find the text on all pages that are not in `out` yet, and write what `out` has."""
-        config = self.config
-        model, detector = open_detector(config)
-        with PredictionLog(self.out, self._found_with(detector, model), config.overwrite) as log:
+        settings, out = self.settings, self.settings.out
+        cv2.setNumThreads(1)  # Pages are decoded in threads.
+        model = find_model(named_detector(settings.model))
+        detector = Detector.load(model, boxes=settings.boxes, **settings.detector)
+        with PredictionLog(out, self._found_with(detector, model), settings.overwrite) as log:
             try:
                 skipped = self._find(detector, log)
             finally:
                 # An interrupted run, too, leaves all that it has found.
                 images = self.images.folder
-                notes = write_outputs(log, self.out, self.formats, None if images is None else Path(images))
+                notes = write_outputs(log, out, list(settings.formats), None if images is None else Path(images))
             self._print_summary(len(log) - log.added, skipped, notes)
-        return self.out
+        return out
 
     def _find(self, detector: Detector, log: PredictionLog) -> dict[str, str]:
         files = self.images.files
         with page_progress("predicting", self.console) as progress:
             task = progress.add_task("", total=None if files is None else len(files))
             pages = self._pages(log, progress)
-            config = self.config
-            stream = PageStream(detector, pages, config.batch_size, config.readers, config.on_bad_sample)
+            settings = self.settings
+            stream = PageStream(detector, pages, settings.batch_size, settings.readers, settings.on_bad_sample)
             try:
                 for page in stream:
                     self._write(page, log)
@@ -95,7 +109,7 @@ class Prediction:
         name = self.images.name(page.source)
         found = page.to_dict()
         del found["name"]
-        if self.config.draw:
+        if self.settings.draw:
             page.draw(self._drawn / _drawing(name))
         # Last, so that a page in the log is done.
         log.add(name, self._stamps[page.name], found)
@@ -105,7 +119,7 @@ class Prediction:
 
     @property
     def _drawn(self) -> Path:
-        return self.out / "drawn"
+        return self.settings.out / "drawn"
 
     def _found_with(self, detector: Detector, model: Path) -> dict[str, Any]:
         """All that the predictions depend on."""
@@ -115,16 +129,16 @@ class Prediction:
         return {
             "model": digest.hexdigest(),
             "boxes": asdict(detector.boxes),
-            "tile": self.config.tile,
+            "tile": self.settings.detector.get("tile", "auto"),
             "images": None if self.images.folder is None else os.path.realpath(self.images.folder),
         }
 
     def _print_summary(self, before: int, skipped: dict[str, str], notes: Sequence[str]) -> None:
         earlier = f" ({before} from before)" if before and self.new_pages else ""
         if self.new_pages or not before:
-            text = f"{self.boxes} boxes on {self.new_pages} pages{earlier}: {escape(str(self.out))}"
+            text = f"{self.boxes} boxes on {self.new_pages} pages{earlier}: {escape(str(self.settings.out))}"
         else:
-            text = f"all {before} pages were there: {escape(str(self.out))}"
+            text = f"all {before} pages were there: {escape(str(self.settings.out))}"
         self.console.print(text, highlight=False, soft_wrap=True)
         told = {
             "pages skipped": len(skipped),
@@ -157,15 +171,6 @@ def _drawing(name: str) -> PurePosixPath:
     return PurePosixPath(*parts[:-1], last)
 
 
-def predict(config: DictConfig, console: Console) -> Path:
-    """Write the predictions of `images` into `out`, and return it."""
-    return Prediction(config, console).run()
-
-
-def main() -> None:
-    """`ocr predict`."""
-    run_job("predict", predict, "interrupted: the same command goes on from here")
-
-
-if __name__ == "__main__":
-    main()
+def predict(settings: PredictSettings, console: Console) -> Path:
+    """Write the predictions of the pages into `out`, and return it."""
+    return Prediction(settings, console).run()

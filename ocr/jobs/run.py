@@ -17,13 +17,14 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from ocr.exit_status import one_line_errors
-from ocr.jobs.compose import explained_errors, own_configs_first, refuse_empty_groups, with_settings_of_files
+from ocr.jobs.compose import complete, explained_errors, own_configs_first
 from ocr.jobs.config_folders import CONFIGS, choose_config_dir
 from ocr.jobs.recipe import settle
+from ocr.jobs.settings import JOBS, check_settings
 from ocr.jobs.threads import share_cores
 
 Job = Callable[[DictConfig, Console], object]
-SCORING = ("test", "sweep", "inspect")
+SCORING = ("test", "inspect")
 """Jobs that train nothing."""
 UNHELPFUL_WARNINGS = (  # Lightning's: they ask for more workers than there are cores, and for hooks we do not need.
     "many workers",
@@ -46,10 +47,8 @@ def run_job(name: str, job: Job, when_interrupted: str = "interrupted") -> None:
         with one_line_errors(when_interrupted), explained_errors():
             _silence_lightning()
             running, console = HydraConfig.get(), Console()
-            chosen = (running.job.config_name, running.overrides.task)
-            refuse_empty_groups(config, *chosen)
+            config = complete(config, name, running.overrides.task, console)
             share_cores(config)
-            config = with_settings_of_files(config, *chosen, console, training=name in ("train", "advise"))
             status = job(settle(config, console, training=name not in SCORING), console)
         if isinstance(status, int) and status:
             sys.exit(status)
@@ -58,6 +57,8 @@ def run_job(name: str, job: Job, when_interrupted: str = "interrupted") -> None:
     try:
         with one_line_errors(when_interrupted), own_configs_first(), explained_errors():
             _take_config_dir()
+            if name == "train":
+                _continue_in_folder()
             hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=name)(run)()
     finally:
         choose_config_dir(None)
@@ -70,8 +71,10 @@ def config_for(checkpoint: str, console: Console) -> DictConfig:
     running = HydraConfig.get()
     typed = [word for word in running.overrides.task if word.partition("=")[0] != "checkpoint_path"]
     typed.append(quoted_override("checkpoint_path", checkpoint))
+    composed = compose(running.job.config_name, typed)
+    check_settings(composed, JOBS[str(running.job.config_name)])
     command = CommandLine(typed, compose(running.job.config_name))
-    config = with_stored_settings(compose(running.job.config_name, typed), command, console, training=False)
+    config = with_stored_settings(composed, command, console, training=False)
     return settle(config, console, training=False)
 
 
@@ -93,6 +96,15 @@ def _take_config_dir() -> None:
     if choose_config_dir(known.config_dir):
         # Distributed training starts the other ranks with the same arguments.
         sys.argv[1:] = ["--config-dir", str(known.config_dir), *others]
+
+
+def _continue_in_folder() -> None:
+    """A run that is resumed goes on in its own folder; what Hydra would write there is written by `resumed_config`."""
+    typed = dict(word.partition("=")[::2] for word in sys.argv[1:])
+    path = typed.get("resume", "").strip("'\"")
+    folder = Path(path).absolute().parent.parent
+    if Path(path).is_file() and (folder / ".hydra").is_dir() and "hydra.run.dir" not in typed:
+        sys.argv += [quoted_override("hydra.run.dir", str(folder)), "hydra.output_subdir=null"]
 
 
 def _silence_lightning() -> None:

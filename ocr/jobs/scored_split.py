@@ -1,4 +1,4 @@
-"""Which pages `ocr test` scores: said before it does, because they are those of validation unless others are given."""
+"""Which pages `glyphfeed test` scores, shown before it does: the validation pages unless others are given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_annotated(dataset: Any, split: str) -> None:
     if not dataset.source.annotated:
         raise ConfigError(
             f"datasets.{split}_dataset.annotation_path is null: there is nothing to score against. Set it, or predict: "
-            "ocr predict checkpoint_path=... images=FOLDER",
+            "glyphfeed predict ... FOLDER",
             setting=f"datasets.{split}_dataset.annotation_path",
         )
 

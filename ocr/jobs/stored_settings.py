@@ -17,7 +17,7 @@ from ocr.jobs.config_folders import CONFIGS
 from ocr.jobs.detector_settings import page_stages
 from ocr.jobs.recipe import AUTO
 from ocr.models.load import StoredDetector, read_detector
-from ocr.models.packaged import packaged_detector
+from ocr.models.packaged import named_detector
 from ocr.models.settings import PARTS, SQUARE, DetectorSettings
 
 NODES = {
@@ -30,7 +30,6 @@ NODES = {
 """Where a config has the parts of DetectorSettings."""
 PARTS_OF_WEIGHTS = ("architecture", "normalization")
 """What new training keeps; the rest is up to its recipe."""
-PACKAGED = "glyphfeed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def chosen_file(config: DictConfig) -> tuple[Path, str] | None:
     weights = config.get("weights")
     if weights is None:
         return None
-    return (packaged_detector() if weights == PACKAGED else Path(str(weights))), "weights"
+    return named_detector(str(weights)), "weights"
 
 
 def name_of_detector(config: DictConfig) -> str:

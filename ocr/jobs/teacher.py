@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.text import Text
 
-from ocr.checks import check_choice, check_flag
 from ocr.datasets.build import make
 from ocr.errors import ConfigError
 from ocr.jobs.recipe import AUTO
-from ocr.jobs.stored_settings import PACKAGED, CommandLine, describe
+from ocr.jobs.stored_settings import CommandLine, describe
 from ocr.models.load import StoredDetector, read_detector
-from ocr.models.packaged import packaged_detector
+from ocr.models.packaged import named_detector
 from ocr.models.settings import DetectorSettings
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
@@ -79,8 +76,6 @@ def build_distillation(config: DictConfig) -> Distillation | None:
             path=stored.path,
         )
     loss, own = make(config.distil.loss, "distil.loss"), settings.build("normalization", Normalize)
-    check_flag("distil.inherit", config.distil.inherit)
-    check_choice("distil.maps", config.distil.maps, ("page", "batch"))
     if config.distil.maps == "batch":
         students: Normalize = make(config.transforms.normalization, "transforms.normalization")
         return Distillation(BatchTeacher(detector, own, students), loss)
@@ -93,7 +88,7 @@ def _read(config: DictConfig) -> StoredDetector | None:
     teacher = config.get("teacher")
     if teacher is None:
         return None
-    return read_detector(packaged_detector() if teacher == PACKAGED else Path(str(teacher)), "teacher")
+    return read_detector(named_detector(str(teacher)), "teacher")
 
 
 def _differences(config: DictConfig, settings: DetectorSettings) -> list[tuple[str, object, object]]:

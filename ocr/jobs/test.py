@@ -26,7 +26,11 @@ ROWS = {
 
 
 def test(config: DictConfig, console: Console) -> dict[str, float]:
-    """Score a checkpoint on `datasets.test_dataset`."""
+    """Score a checkpoint on `datasets.test_dataset`; with `tune`, find better boxes on `datasets.val_dataset`."""
+    if config.get("tune"):
+        from ocr.jobs.tune import tune
+
+        return tune(config, console)
     module = trained_module(config)
     data = OCRDataModule(config)
     check_annotated(data.dataset("test"), "test")
@@ -58,7 +62,7 @@ def score_table(title: str, scores: Mapping[str, float]) -> Table:
 
 
 def main() -> None:
-    """`ocr test`."""
+    """`glyphfeed test`."""
     run_job("test", test)
 
 

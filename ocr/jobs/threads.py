@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from omegaconf import DictConfig
 
-from ocr.checks import check_integer
 from ocr.system import usable_cores
 
 
@@ -20,12 +18,9 @@ def share_cores(config: DictConfig) -> None:
 
     count = _share_of_a_rank(config) if threads.model == "auto" else threads.model
     if count is not None:
-        check_integer("threads.model", count, minimum=1)
-        with suppress(ModuleNotFoundError):  # Exported models run without it.
-            import torch
+        import torch
 
-            torch.set_num_threads(count)
-    check_integer("threads.opencv", threads.opencv, minimum=1)
+        torch.set_num_threads(count)
     cv2.setNumThreads(threads.opencv)
 
 

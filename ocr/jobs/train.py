@@ -10,6 +10,7 @@ from typing import Any
 import lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.markup import escape
@@ -21,11 +22,13 @@ from ocr.errors import ConfigError, near_names
 from ocr.geometry.kernels.warm_up import warm_up
 from ocr.jobs.detector_settings import settings_of
 from ocr.jobs.recipe import AUTO
+from ocr.jobs.resumed_run import run_to_store
 from ocr.jobs.run import run_job
 from ocr.jobs.stored_settings import read_chosen
 from ocr.jobs.teacher import build_distillation
+from ocr.models.card import write_card
 from ocr.models.detector import TextDetector
-from ocr.models.load import SAFETENSORS
+from ocr.models.load import read_detector
 from ocr.training.module import OCRPLModule
 
 
@@ -39,11 +42,11 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
             setting="model.checkpoint_gradients",
             value=True,
         )
-    resume = _checkpoint_to_resume(config)
     stored = read_chosen(config)
     data = OCRDataModule(config)
     data.dataset("train"), data.dataset("val")
     module = build_module(config)
+    module.run = run_to_store(config)
     if stored is not None:
         stored.load_into(module.model)
     elif module.distillation is not None and config.distil.inherit:
@@ -52,8 +55,8 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
     check_monitored(config, module.score_names)
     if module.settings is None:
         console.print(
-            "transforms.val_transform is not a letterbox and a normalisation: checkpoints cannot carry it. Give test, "
-            "predict and sweep the same settings",
+            "transforms.val_transform is not a letterbox and a normalisation: checkpoints cannot carry it. Pass the "
+            "same settings to test",
             highlight=False,
         )
     if config.compile_model:
@@ -62,27 +65,23 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
             module.distillation.teacher.model.compile()
     console.print(f"[bold]{escape(config.model.encoder)}[/] {escape(module.model.extra_repr())}", highlight=False)
     trainer = build_trainer(config)
+    log_settings(trainer, config)
     with lightning_errors(trainer):
+        resume = None if config.resume is None else str(config.resume)
         trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
     if trainer.is_global_zero:
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint) and callback.best_model_path:
+                _write_card(Path(callback.best_model_path))
                 console.print(Text(f"{Path(callback.best_model_path).stem}: {callback.best_model_path}"))
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
 
 
-def _checkpoint_to_resume(config: DictConfig) -> str | None:
-    if config.resume is None:
-        return None
-    path = str(config.resume)
-    if path.endswith(SAFETENSORS):
-        raise ConfigError(
-            f"resume={path} has weights, but no run to continue: that takes a checkpoint (.ckpt). To start a new run "
-            f"from these weights: weights={path}",
-            setting="resume",
-            path=path,
-        )
-    return path
+def _write_card(checkpoint: Path) -> None:
+    """README.md next to the checkpoint, if it carries its settings."""
+    settings = read_detector(checkpoint).settings
+    if settings is not None:
+        write_card(checkpoint.parent, checkpoint.name, settings)
 
 
 def check_monitored(config: DictConfig, scores: list[str]) -> None:
@@ -136,8 +135,10 @@ def build_module(config: DictConfig) -> OCRPLModule:
 
 def build_trainer(config: DictConfig, training: bool = True) -> lightning.Trainer:
     """Lightning's trainer with the callbacks and loggers of the config; without them if nothing is trained."""
-    callbacks = [make(node, f"callbacks.{name}") for name, node in config.callbacks.items() if node] if training else []
-    loggers: Any = [make(node, f"logger.{name}") for name, node in config.logger.items() if node] if training else False
+    names = config.callbacks if training else ["progress"]
+    callbacks = [make(config.callbacks[name], f"callbacks.{name}") for name in names if config.callbacks.get(name)]
+    nodes = (config.logger or {}) if training else {}
+    loggers: Any = [make(node, f"logger.{name}") for name, node in nodes.items() if node]
     given = config.trainer
     if not training:  # What is still `auto` is derived where a detector is trained.
         scoring = config.copy()
@@ -156,12 +157,19 @@ def build_trainer(config: DictConfig, training: bool = True) -> lightning.Traine
     return trainer
 
 
+def log_settings(trainer: lightning.Trainer, config: DictConfig) -> None:
+    """Tell services that compare runs what this one was given; the folder of the run has it anyway."""
+    for logger in trainer.loggers:
+        if not isinstance(logger, CSVLogger | TensorBoardLogger):
+            logger.log_hyperparams(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
+
+
 def trained_module(config: DictConfig) -> OCRPLModule:
     """The module of a config with the weights of its detector file."""
     stored = read_chosen(config)
     if stored is None:
         raise ConfigError(
-            "checkpoint_path is not set. Set it to a file that `ocr train` wrote: checkpoint_path=.../best.ckpt",
+            "checkpoint_path is not set. Set it to a file that `glyphfeed train` wrote: checkpoint_path=.../best.ckpt",
             setting="checkpoint_path",
         )
     module = build_module(config)
@@ -170,7 +178,7 @@ def trained_module(config: DictConfig) -> OCRPLModule:
 
 
 def main() -> None:
-    """`ocr train`."""
+    """`glyphfeed train`."""
     run_job("train", train)
 
 

@@ -42,8 +42,7 @@ class StoredDetector:
         """The detector, in evaluation, and its settings; raises ConfigError if the file does not carry them."""
         if self.settings is None:
             raise ConfigError(
-                f"{self.source} was written before checkpoints carried their settings. Add them with `ocr sweep`, "
-                "which takes the settings of the training on its command line",
+                f"{self.source} does not carry the settings of its pages and boxes. Train it again",
                 setting=self.setting,
                 path=self.path,
             )
@@ -72,7 +71,7 @@ def load_detector(path: str | Path, setting: str = "checkpoint_path") -> tuple[T
 
 
 def read_detector(path: str | Path, setting: str = "checkpoint_path") -> StoredDetector:
-    """Read a file that `ocr train` or `save_detector` wrote, without unpickling; `setting` is named in errors."""
+    """Read a file that `glyphfeed train` or `save_detector` wrote, without unpickling; `setting` is named in errors."""
     path = Path(path)
     source = named(setting, path)
     if not path.is_file():
@@ -111,14 +110,14 @@ def named(setting: str, path: Path) -> str:
 
 
 def read_checkpoint(path: str | Path, setting: str = "checkpoint_path") -> dict[str, Any]:
-    """All that a checkpoint of `ocr train` holds."""
+    """All that a checkpoint of `glyphfeed train` holds."""
     try:
         checkpoint: dict[str, Any] = torch.load(str(path), map_location="cpu", weights_only=True)
         checkpoint["state_dict"].items()
     except Exception as error:  # Damaged bytes end in any error of the reader.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
-            f"{setting}={path} is not a checkpoint that `ocr train` wrote ({reason})", setting=setting, path=path
+            f"{setting}={path} is not a checkpoint that `glyphfeed train` wrote ({reason})", setting=setting, path=path
         ) from error
     return checkpoint
 
@@ -137,21 +136,19 @@ def save_detector(path: str | Path, detector: TextDetector, settings: DetectorSe
         stream.write(save(tensors, {METADATA_KEY: settings.to_json()}))
 
 
-def write_settings(path: str | Path, settings: DetectorSettings, original: Path | None = None) -> None:
-    """Replace the settings of a detector file and nothing else in it; atomic. `original` becomes the file as it was."""
+def write_settings(path: str | Path, settings: DetectorSettings, target: str | Path) -> None:
+    """Write a detector file with other settings and nothing else changed in it, as `target`; atomic."""
     path = Path(path)
-    if original is not None:
-        with replacing(original) as stream:
-            stream.write(path.read_bytes())
     if path.suffix == SAFETENSORS:
         from safetensors.torch import save
 
         tensors, metadata = _open_safetensors(path, "checkpoint_path")
-        with replacing(path) as stream:
-            stream.write(save(tensors, metadata | {METADATA_KEY: settings.to_json()}))
+        written = save(tensors, metadata | {METADATA_KEY: settings.to_json()})
+        with replacing(target) as stream:
+            stream.write(written)
         return
     checkpoint = read_checkpoint(path)
-    with replacing(path) as stream:
+    with replacing(target) as stream:
         torch.save(checkpoint | {CHECKPOINT_KEY: settings.to_dict()}, stream)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ocr.errors import ConfigError
 
 BUNDLED = "glyphfeed"
-"""How users name it."""
+"""The name of that detector wherever a MODEL is asked for."""
 PACKAGED = Path(__file__).with_name("data") / "glyphfeed.safetensors"
 
 
@@ -15,9 +15,14 @@ def packaged_detector() -> Path:
     """The file of the bundled detector."""
     if not PACKAGED.is_file():
         raise ConfigError(
-            f"weights=glyphfeed: this installation has no {PACKAGED.name}. Set a file that `ocr train` wrote: "
+            f"weights=glyphfeed: this installation has no {PACKAGED.name}. Set a file that `glyphfeed train` wrote: "
             "checkpoint_path=.../best.ckpt",
             setting="weights",
             path=PACKAGED,
         )
     return PACKAGED
+
+
+def named_detector(model: str) -> Path:
+    """What MODEL names: `glyphfeed`, a checkpoint, an exported model or its folder."""
+    return packaged_detector() if model == BUNDLED else Path(model)

@@ -100,7 +100,8 @@ class DetectorSettings:
         number = values.get("format") if isinstance(values, Mapping) else None
         if not isinstance(number, int):
             raise ConfigError(
-                f"{source} has no settings of a detector. Rewrite it with `ocr train` or `ocr export`", path=path
+                f"{source} has no settings of a detector. Rewrite it with `glyphfeed train` or `glyphfeed export`",
+                path=path,
             )
         if number > FORMAT:
             raise ConfigError(
@@ -118,7 +119,7 @@ class DetectorSettings:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ConfigError(
-                f"{source} has settings that are not JSON ({error}). Rewrite it with `ocr export`",
+                f"{source} has settings that are not JSON ({error}). Rewrite it with `glyphfeed export`",
                 path=path,
             ) from error
         return cls.from_dict(values, source, path)
@@ -134,7 +135,7 @@ def validated(kind: type[T], values: object, source: str, path: str | os.PathLik
         first = error.errors(include_url=False)[0]
         setting = ".".join(map(str, first["loc"]))
         raise ConfigError(
-            f"{source}: {setting}={first['input']!r:.80}: {first['msg']}. Rewrite it with `ocr export`",
+            f"{source}: {setting}={first['input']!r:.80}: {first['msg']}. Rewrite it with `glyphfeed export`",
             setting=setting,
             value=first["input"],
             path=path,

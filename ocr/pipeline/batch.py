@@ -159,12 +159,9 @@ def _padded(item: Item, height: int, width: int) -> Item:
 
 def listed(sample: Sample) -> Item:
     """What an item holds besides its tensors; copies, because the user may write to them."""
-    polygons = sample.polygons
-    vertices = polygons.vertices[None].copy()
-    return {
-        "polygons": [vertices[:, start:end] for start, end in pairwise(polygons.offsets.tolist())],
-        "ignore": polygons.ignore.copy(),
-        "transcriptions": list(polygons.texts),
+    unseen = {"unseen": _words(sample.unseen)} if len(sample.unseen) else {}
+    return unseen | {
+        **_words(sample.polygons),
         "inverse_matrix": sample.inverse_matrix.copy(),
         "shape": sample.shape,
         "raw_size": sample.raw_size,
@@ -173,6 +170,15 @@ def listed(sample: Sample) -> Item:
         "image_filename": sample.filename,
         "image_path": sample.path,
         "annotated": sample.annotated,
+    }
+
+
+def _words(polygons: Polygons) -> Item:
+    vertices = polygons.vertices[None].copy()
+    return {
+        "polygons": [vertices[:, start:end] for start, end in pairwise(polygons.offsets.tolist())],
+        "ignore": polygons.ignore.copy(),
+        "transcriptions": list(polygons.texts),
     }
 
 
@@ -185,7 +191,8 @@ def stacked(arrays: Mapping[str, Array]) -> Batch:
 
 def lists(items: Sequence[Item]) -> Batch:
     """What a batch holds besides its tensors."""
-    return {name: [item.get(name) for item in items] for name in LISTED}
+    names = (*LISTED, "unseen") if any("unseen" in item for item in items) else LISTED
+    return {name: [item.get(name) for item in items] for name in names}
 
 
 def image_tensor(image_hwc: Array, normalize: Normalize | None) -> torch.Tensor:

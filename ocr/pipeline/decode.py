@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import simplejpeg
@@ -30,6 +31,8 @@ from ocr.pipeline.stage import FixedStage
 JPEG_END = b"\xff\xd9"
 STRIP = 512
 """Rows of a page that are converted at once."""
+BITS_PER_SAMPLE, SAMPLE_FORMAT = 258, 339
+"""Tags of TIFF."""
 FRAMES = ("auto", "upright", "raw")
 
 
@@ -152,16 +155,45 @@ def _decode_with_pillow(data: bytes, format: str) -> NDArray[np.uint8]:
 
 
 def pillow_pixels(image: Image.Image) -> NDArray[np.uint8]:
-    """RGB pixels of a Pillow image of any mode, as stored."""
-    if image.mode.startswith("I"):
-        # Pillow's own conversion clips 16-bit gray at 255 instead of scaling it.
+    """RGB pixels of a Pillow image of any mode, as stored; what is transparent shows white paper."""
+    if image.mode[0] in "IF":
         image.load()
-        gray = (np.asarray(image).astype(np.int64).clip(0, 65535) >> 8).astype(np.uint8)
-        return np.repeat(gray[:, :, None], 3, axis=2)
+        return np.repeat(_as_bytes(_wide_gray(image))[:, :, None], 3, axis=2)
     width, height = image.size
     pixels = np.empty((height, width, 3), dtype=np.uint8)
     for top in range(0, height, STRIP):
         # Converted as a whole, a page of 100 megapixels takes three times its own memory.
         strip = image.crop((0, top, width, min(top + STRIP, height)))
-        pixels[top : top + STRIP] = np.asarray(strip if strip.mode == "RGB" else strip.convert("RGB"))
+        pixels[top : top + STRIP] = np.asarray(_on_white(strip) if image.has_transparency_data else _as_rgb(strip))
     return pixels
+
+
+def _as_rgb(image: Image.Image) -> Image.Image:
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """Clear pixels are black where they are stored as RGB, as is the text on them."""
+    paper = Image.new("RGBA", image.size, "white")
+    return Image.alpha_composite(paper, image.convert("RGBA")).convert("RGB")
+
+
+def _wide_gray(image: Image.Image) -> NDArray[Any]:
+    """Gray values of more than 8 bits; Pillow reads those of 32 bits as signed ones."""
+    values = np.asarray(image)
+    tags = getattr(image, "tag_v2", {})
+    is_unsigned = tags.get(SAMPLE_FORMAT, (1,))[0] == 1 and tags.get(BITS_PER_SAMPLE, (0,))[0] == 32
+    return values.view(np.uint32) if is_unsigned and values.dtype == np.int32 else values
+
+
+def _as_bytes(gray: NDArray[Any]) -> NDArray[np.uint8]:
+    """Gray values in 8 bits: the highest ones that the brightest pixel needs, since paper is white; floats from 0 to 1.
+
+    Pillow clips at 255, and no file says how many of its bits count: 12 bits in 16 are common.
+    """
+    if gray.dtype.kind == "f":
+        gray = np.nan_to_num(gray, posinf=0, neginf=0)
+        if gray.max() <= 1:
+            return np.rint(gray.clip(0, 1) * 255).astype(np.uint8)
+    whole = gray.astype(np.int64).clip(0)
+    return (whole >> max(0, int(whole.max()).bit_length() - 8)).astype(np.uint8)

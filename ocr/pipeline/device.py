@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,17 +19,20 @@ class Arrival:
 
     def __init__(self, normalize: Normalize | None, device: torch.device | str) -> None:
         self.normalize, self.device = normalize, torch.device(device)
-        self._streams: dict[int, torch.cuda.Stream] = {}
 
     def bring(self, batch: Any) -> Any:
         """Called ahead of time, in a thread of the loader: copies run on their own stream."""
         if self.device.type != "cuda":
             return self._move(batch)
         with torch.cuda.device(self.device):
-            stream = self._streams.setdefault(threading.get_ident(), torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
-            with torch.cuda.stream(stream):
+            with torch.cuda.stream(self._stream):
                 moved = self._move(batch)
-            return (moved if isinstance(moved, dict) else {WHOLE: moved}) | {ARRIVED: stream.record_event()}
+            return (moved if isinstance(moved, dict) else {WHOLE: moved}) | {ARRIVED: self._stream.record_event()}
+
+    @cached_property
+    def _stream(self) -> torch.cuda.Stream:
+        """For the copies of all batches: a device has few streams."""
+        return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     def receive(self, batch: Any) -> Any:
         """Called by the consumer: its own stream waits for the copies, the host does not."""

@@ -14,7 +14,8 @@ from ocr.formats.read import stream_annotations
 from ocr.formats.validate import to_polygons
 from ocr.pipeline.image_listing import ImageListing, NameSet
 from ocr.pipeline.kept_table import ALL_FILES
-from ocr.pipeline.page_rows import NO_POLYGONS, Entry, PageRowsWriter
+from ocr.pipeline.page_rows import Entry, PageRowsWriter
+from ocr.pipeline.sample import NO_POLYGONS
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class FolderSplit:
         skipped = self._add_pages(annotations, present, listing.extensions, writer)
         if not len(writer):
             reason = f" ({next(iter(skipped.values()))})" if skipped else ""
-            problem = f"{annotations.path} names no usable image of {self.folder}{reason}. Run: ocr doctor"
+            problem = f"{annotations.path} names no usable image of {self.folder}{reason}. Run: glyphfeed doctor"
             raise AnnotationError(problem, value=list(skipped), path=annotations.path)
         return writer, {"skipped": skipped, "notes": list(annotations.notes)}
 
@@ -86,8 +87,8 @@ def _find_file(folder: Path, name: str, present: NameSet, annotation: str) -> st
         raise AnnotationError(problem, value=name, path=annotation)
     if str(parts) not in present:
         raise ImageError(
-            f"{folder / name} is in {annotation} but not on disk. Restore it, run `ocr doctor` for the whole list, "
-            "or set on_bad_sample=skip",
+            f"{folder / name} is in {annotation} but not on disk. Restore it, run `glyphfeed doctor` for the list, or "
+            "set on_bad_sample=skip",
             path=folder / name,
         )
     return str(parts)

@@ -22,7 +22,7 @@ class ImageListing:
         if not folder.is_dir():
             raise ConfigError(
                 f"image_path={folder} is not a folder. A dataset is DIR/images/<split>/ and DIR/jsons/<split>.json; "
-                "point dataset_base_path at DIR, or make one: ocr synth DIR",
+                "point dataset_base_path at DIR, or make one: glyphfeed synth DIR",
                 setting="image_path",
                 path=folder,
             )
@@ -44,7 +44,7 @@ class ImageListing:
                     yield prefix + name
         if not found:
             kinds = ", ".join(self.extensions)
-            problem = f"image_path={self.folder} holds no image ({kinds}). Fill it: ocr synth DIR"
+            problem = f"image_path={self.folder} holds no image ({kinds}). Fill it: glyphfeed synth DIR"
             raise ConfigError(problem, setting="image_path", value=self.extensions, path=self.folder)
 
 

@@ -21,7 +21,7 @@ from ocr.formats.validate import pack_words
 from ocr.geometry.mend import MAX_VERTICES
 from ocr.geometry.polygons import Polygons
 from ocr.pipeline.dense import DensePage
-from ocr.pipeline.sample import POLYGON_COUNTS, Sample
+from ocr.pipeline.sample import NO_POLYGONS, POLYGON_COUNTS, Sample
 
 FIELDS = ("annotated", "shape", "raw_size", "orientation", "polygon_frame", "recovered", *POLYGON_COUNTS)
 """Fields of a sample that JSON stores as they are; its pairs come back as lists."""
@@ -56,6 +56,7 @@ def to_bytes(sample: Sample) -> bytes:
     fields = _fields(sample)
     if any(text is not None for text in polygons.texts):
         fields["texts"] = polygons.texts
+    fields |= _unseen(sample)
     # Half of a surrogate pair in a transcription is not valid UTF-8; escaped, it comes back as it was.
     text = json.dumps(fields).encode("ascii")
     arrays = (sample.inverse_matrix.astype(np.float64), polygons.vertices, polygons.offsets, polygons.ignore)
@@ -76,13 +77,17 @@ def from_bytes(data: bytes) -> dict[str, Any]:
         tuple(document.get("texts", ())),
     )
     inverse_matrix = np.frombuffer(matrix, np.float64).reshape(3, 3)
-    return _read_fields(document) | {"inverse_matrix": inverse_matrix, "polygons": polygons}
+    listed = document.get("unseen")
+    unseen = (
+        NO_POLYGONS if listed is None else Polygons.pack(*(listed[name] for name in ("polygons", "ignore", "texts")))
+    )
+    return _read_fields(document) | {"inverse_matrix": inverse_matrix, "polygons": polygons, "unseen": unseen}
 
 
 def to_json(sample: Sample) -> dict[str, Any]:
     """All of a sample at the cut except its arrays, as the JSON of a ready shard has it."""
     inverse_matrix = sample.inverse_matrix.astype(np.float64).reshape(-1).tolist()
-    return source_to_json(sample) | _fields(sample) | {"inverse_matrix": inverse_matrix}
+    return source_to_json(sample) | _fields(sample) | _unseen(sample) | {"inverse_matrix": inverse_matrix}
 
 
 def from_json(document: dict[str, Any]) -> dict[str, Any]:
@@ -100,32 +105,44 @@ def from_json(document: dict[str, Any]) -> dict[str, Any]:
     polygons = read_polygons(document)
     if np.diff(polygons.offsets).max(initial=0) > MAX_VERTICES:
         raise ValueError(f"a polygon of more than {MAX_VERTICES} vertices")
-    return fields | {"inverse_matrix": inverse_matrix, "polygons": polygons}
+    unseen = read_polygons(document["unseen"]) if "unseen" in document else NO_POLYGONS
+    return fields | {"inverse_matrix": inverse_matrix, "polygons": polygons, "unseen": unseen}
 
 
 def fields_digest(fields: dict[str, Any]) -> str:
     """Digest of the fields that `from_json` returned; it changes with any of them."""
     hashed = xxhash.xxh3_64()
-    polygons = fields["polygons"]
-    for array in (fields["inverse_matrix"], polygons.vertices, polygons.offsets, polygons.ignore):
-        hashed.update(array.tobytes())
-    hashed.update(repr((polygons.texts, [fields[name] for name in FIELDS])).encode(errors="surrogatepass"))
+    shown, unseen = fields["polygons"], fields["unseen"]
+    hashed.update(fields["inverse_matrix"].tobytes())
+    for polygons in (shown, unseen):
+        for array in (polygons.vertices, polygons.offsets, polygons.ignore):
+            hashed.update(array.tobytes())
+    hashed.update(repr((shown.texts, unseen.texts, [fields[name] for name in FIELDS])).encode(errors="surrogatepass"))
     return hashed.hexdigest()
 
 
 def source_to_json(sample: Sample) -> dict[str, Any]:
     """What is known about a page before it is decoded, as the JSON of a raw shard has it."""
-    polygons = sample.polygons
     return {
         "filename": sample.filename,
         "annotated": sample.annotated,
-        "polygons": [polygon.tolist() for polygon in polygons],
-        "ignore": polygons.ignore.tolist(),
-        "texts": list(polygons.texts),
+        **_listed(sample.polygons),
         "size": list(sample.claimed_size) if sample.claimed_size else None,
         "raw_size": list(sample.raw_size),
         "orientation": sample.orientation,
     }
+
+
+def _listed(polygons: Polygons) -> dict[str, Any]:
+    return {
+        "polygons": [polygon.tolist() for polygon in polygons],
+        "ignore": polygons.ignore.tolist(),
+        "texts": list(polygons.texts),
+    }
+
+
+def _unseen(sample: Sample) -> dict[str, Any]:
+    return {"unseen": _listed(sample.unseen)} if len(sample.unseen) else {}
 
 
 def read_polygons(document: dict[str, Any], where: str = "sample") -> Polygons:

@@ -17,7 +17,6 @@ from ocr.geometry.polygons import Polygons
 from ocr.pipeline.fingerprint import feed
 from ocr.row_table import RowSequence, RowTable, RowTableWriter
 
-NO_POLYGONS = Polygons.pack([])
 _LENGTHS = struct.Struct("<IIIIII")
 
 

@@ -57,7 +57,11 @@ class ColourJitter(RandomPixels, OnePassStage):
 
     def change(self, image_hwc: Array, parameters: Colours) -> Array:
         matrix, shift = parameters
-        return np.asarray(cv2.transform(image_hwc, np.column_stack([matrix, [shift] * 3])))
+        if image_hwc.dtype == np.uint8:
+            return np.asarray(cv2.transform(image_hwc, np.column_stack([matrix, [shift] * 3])))
+        # Floats are 0 to 1, as Albumentations has them; bytes are cut to their range, too.
+        changed = cv2.transform(image_hwc, np.column_stack([matrix, [shift / 255] * 3]))
+        return np.asarray(changed).clip(0, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # Ray workers do without torch.
 
 Array = NDArray[Any]
 NO_IMAGE = np.zeros((0, 0, 3), dtype=np.uint8)
+NO_POLYGONS = Polygons.pack([])
 UNMOVED = np.eye(3)
 UNMOVED.flags.writeable = False
 STRIDE = 32
@@ -87,7 +88,11 @@ class Sample:
     """(width, height) of the polygons' frame while `image` has fewer: decoded smaller, or in DALI."""
 
     inverse_matrix: NDArray[np.float64] = field(default_factory=lambda: UNMOVED)
-    """From the pixels of `image` back to the upright source page."""
+    """From the pixels of `image` back to the upright source page.
+
+    Coordinates are those of polygons. A fixed stage that scales counts from the corner of the first pixel, as a resize
+    of its pixels does: 0 stays 0. Random stages count from its centre, as a warp does: a flip takes x to width - 1 - x.
+    """
 
     shape: tuple[int, int] = (0, 0)
     """(width, height) of the upright source page."""
@@ -96,6 +101,9 @@ class Sample:
     orientation: int = 1
     polygon_frame: str = "upright"
 
+    unseen: Polygons = field(default_factory=lambda: NO_POLYGONS)
+    """Words that are off the page or too small to have an area on it, where they are on the source page: a score
+    counts them."""
     maps: Maps | None = None
     map_source: str = ""
     """Where the maps are from: "drawn", "stored", or "stale" (stored ones did not fit, so they were drawn)."""
@@ -141,20 +149,25 @@ class Sample:
         """
         polygons = self.polygons.moved(matrix)
         visible = polygons.on_page(*(frame or (image.shape[1], image.shape[0])))
-        gone = int(len(visible) - visible.sum())
-        page = replace(self, polygons=polygons.select(visible), dropped_polygons=self.dropped_polygons + gone)
-        return page.placed(image, matrix)
+        page = self._without(self.polygons, self.inverse_matrix, visible)
+        return replace(page, polygons=polygons.select(visible)).placed(image, matrix)
 
     def placed(self, image: Array, matrix: NDArray[np.float64]) -> Sample:
         """The sample after pixels and polygons were moved; polygons that lost their area are dropped and counted."""
-        solid = self.polygons.solid
+        solid, inverse = self.polygons.solid, self.inverse_matrix @ np.linalg.inv(matrix)
         return replace(
-            self,
+            self._without(self.polygons, inverse, solid),
             image=image,
             lazy=None,
             polygons=self.polygons.select(solid),
-            inverse_matrix=self.inverse_matrix @ np.linalg.inv(matrix),
-            dropped_polygons=self.dropped_polygons + int(len(solid) - solid.sum()),
+            inverse_matrix=inverse,
             reduced_from=None,
             maps=None,
         )
+
+    def _without(self, polygons: Polygons, inverse: NDArray[np.float64], kept: NDArray[np.bool_]) -> Sample:
+        """The sample that notes polygons which it no longer shows; `inverse` moves them to the source page."""
+        if kept.all():
+            return self
+        gone = polygons.select(~kept).moved(inverse)
+        return replace(self, unseen=self.unseen.followed_by(gone), dropped_polygons=self.dropped_polygons + len(gone))

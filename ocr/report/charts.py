@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ocr.report.numbers import in_digits
 
@@ -29,16 +30,14 @@ class Line:
     style: str = "c1"
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """A position in pixels and its label."""
 
     at: float
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(NamedTuple):
     """A line as the template draws it."""
 
     style: str
@@ -57,6 +56,7 @@ class Plot:
     right: float
     top: float
     bottom: float
+    mark: float | None
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
     paths: Sequence[Path]
@@ -64,7 +64,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """Lines over common axes; the vertical one starts at zero unless `from_zero` is false."""
+    """Lines over common axes; the vertical one starts at zero unless `from_zero` is false, as does the other one."""
 
     title: str
     x_axis: str
@@ -74,6 +74,9 @@ class LineChart:
     from_zero: bool = True
     is_share: bool = False
     """Whether values are shares of 1, written in percent."""
+    x_from_zero: bool = True
+    mark: float | None = None
+    """A place on the horizontal axis that is marked by a vertical line."""
 
     @property
     def shown(self) -> list[Line]:
@@ -83,11 +86,11 @@ class LineChart:
     @property
     def text(self) -> str:
         """What the chart shows, for those who do not see it."""
-        told = [
+        lines = [
             f"{line.label}: from {self.value(line.points[0][1])} to {self.value(line.points[-1][1])}"
             for line in self.shown
         ]
-        return ". ".join([*told, f"Axes: {self.x_axis}; {self.y_axis}."])
+        return ". ".join([*lines, f"Axes: {self.x_axis}; {self.y_axis}."])
 
     def value(self, number: float) -> str:
         """A figure of the vertical axis."""
@@ -103,7 +106,7 @@ class LineChart:
         high = high if high > low else low + (abs(low) or 1.0)
         step = tick_step(high - low, 4)
         low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
-        start: float = min(0.0, *xs)
+        start: float = min(0.0, *xs) if self.x_from_zero else min(xs)
         end: float = max(*xs, start + 1e-9)
         scale = 100 if self.is_share else 1
         labels = [
@@ -118,7 +121,7 @@ class LineChart:
         def y(value: float) -> float:
             return round(bottom - (value - low) / (high - low) * PLOT_PX, 2)
 
-        x_step = tick_step(end - start, max(2, (right - left) // 70))
+        x_step = tick_step(end - start, max(2, (right - left) // 60))
         x_ticks = [Tick(x(at), in_tick(at, x_step)) for at in ticks(start, end, x_step) if at <= end * (1 + 1e-9)]
         paths = []
         for line in self.shown:
@@ -127,7 +130,8 @@ class LineChart:
             way = "M" + "L".join(f"{at} {height}" for at, height, _ in dots)
             paths.append(Path(line.style, way, dots if len(dots) <= DOTTED_POINTS else ()))
         y_ticks = [Tick(y(tick), label) for tick, label in labels]
-        return Plot(kind, width, bottom + BELOW_PX, left, right, TOP_PX, bottom, x_ticks, y_ticks, paths)
+        mark = None if self.mark is None else x(self.mark)
+        return Plot(kind, width, bottom + BELOW_PX, left, right, TOP_PX, bottom, mark, x_ticks, y_ticks, paths)
 
 
 def line_style(number: int) -> str:

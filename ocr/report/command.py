@@ -1,4 +1,4 @@
-"""`ocr report`. Libraries that are slow to load are imported when the command runs."""
+"""`glyphfeed report`. Libraries that are slow to load are imported when the command runs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-EXAMPLES = ("ocr report outputs/DAY/TIME", "ocr report RUN_A RUN_B --out compared.html")
+EXAMPLES = ("glyphfeed report outputs/DAY/TIME", "glyphfeed report RUN_A RUN_B --out compared.html")
 MAX_RUNS = 15
-"""More lines than this cannot be told apart."""
+"""More lines than this look alike."""
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that ocr train wrote.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that glyphfeed train wrote.")],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
 ) -> None:
-    """Write runs as one HTML page that needs no network, fits a phone and can be printed.
+    """Write runs as one HTML page.
 
-    A run is shown with its curves, hardest pages and settings; several are compared.
+    It needs no network, fits a phone and can be printed. A run is shown with its curves, hardest pages and settings;
+    several are compared.
     """
     from ocr.errors import ConfigError
     from ocr.report.run_page import write_runs

@@ -44,7 +44,7 @@ def in_seconds(value: float | None) -> str:
 
 
 def in_ms(value: float | None) -> str:
-    """Always milliseconds, also above a thousand, because columns are compared."""
+    """Always milliseconds, even above a thousand, because columns are compared."""
     return MISSING if value is None else in_digits(value)
 
 
@@ -81,3 +81,21 @@ def in_count(value: float | None) -> str:
     if value is None:
         return MISSING
     return f"{value:,.0f}" if value == int(value) else in_digits(value)
+
+
+def in_score(value: float | None) -> str:
+    """An H-mean, precision or recall.
+
+    >>> in_score(0.81659), in_score(None)
+    ('0.817', '–')
+    """
+    return MISSING if value is None else f"{value:.3f}"
+
+
+def in_points(value: float) -> str:
+    """A difference of scores in hundredths.
+
+    >>> in_points(0.854), in_points(-3)
+    ('+0.85', '−3.00')
+    """
+    return f"{value:+.2f}".replace("-", "−")

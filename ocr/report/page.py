@@ -1,4 +1,4 @@
-"""A page from its template: one HTML file that needs no network and no scripts."""
+"""A page from its template: one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     made.filters |= {
         "seconds": numbers.in_seconds,
         "ms": numbers.in_ms,
@@ -32,6 +33,8 @@ def environment() -> Environment:
         "percent": numbers.in_percent,
         "times": numbers.in_times,
         "count": numbers.in_count,
+        "score": numbers.in_score,
+        "points": numbers.in_points,
         "breakable": breakable,
         "printable": printable,
     }
@@ -44,19 +47,20 @@ def render(template: str, **content: Any) -> str:
 
 
 def write_page(path: Path, template: str, **content: Any) -> None:
-    """Write the page of a template, completely or not at all."""
-    page = render(template, **content).encode(errors="replace")
+    """Write the page of a template, completely or not at all; what it is made of can be an iterator."""
     with replacing(path) as stream:
-        stream.write(page)
+        for part in environment().get_template(template).generate(**content):
+            stream.write(part.encode(errors="replace"))
 
 
 def printable(value: object) -> str:
-    r"""Text as one line, without characters that are not printable: file names can hold any.
+    r"""Text as one line; characters that are not printable, of which file names can hold any, as escapes.
 
-    >>> printable("a\nb\udcff")
-    'a b\ufffd'
+    >>> print(printable("a\nb\udcff"))
+    a b\udcff
     """
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(str(value).split()))
+    line = " ".join(str(value).split())
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
 
 
 def breakable(text: object) -> Markup:

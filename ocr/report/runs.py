@@ -1,4 +1,4 @@
-"""A run of `ocr train` as a result for the report: its metrics, settings, checkpoints and hardest pages."""
+"""A run of `glyphfeed train` as its folder shows it: metrics, settings, checkpoints and hardest pages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import json
 import math
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -17,8 +20,9 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from ocr.errors import DataError
+from ocr.report.charts import Point
 
-LOSS = "train/loss"
+LOSS, WAIT = "train/loss", "data_wait"
 EPOCH_FIGURES = {
     "hmean": "val/hmean",
     "hmean_70": "val/hmean_70",
@@ -34,13 +38,88 @@ MAX_STEPS = 1 << 53
 """Larger numbers are no counts: a float cannot tell them from their neighbours."""
 
 
-def read_run(folder: Path) -> dict[str, Any]:
-    """What a run wrote into its folder; DataError if that is not the output_dir of a training."""
+@dataclass(frozen=True)
+class Run:
+    """What a run wrote into its folder. Epochs count from 1."""
+
+    name: str
+    folder: Path
+    written: str
+    command: str
+    data: str | None
+    losses: Sequence[Point]
+    """Epochs trained until a step, with a fraction, and its loss."""
+    epochs: Sequence[Mapping[str, Any]]
+    """`epoch`, the EPOCH_FIGURES that were logged, and `seconds` by part."""
+    max_epochs: int | None
+    settings: Mapping[str, str]
+    hardest: Sequence[Mapping[str, Any]] | None
+    """Pages with the lowest scores, worst first; None if the run kept no list."""
+    checkpoints: Sequence[tuple[str, int]]
+    """Names and bytes."""
+
+    @property
+    def trained(self) -> int:
+        """How many epochs have ended."""
+        return max((epoch["epoch"] for epoch in self.epochs), default=0)
+
+    @property
+    def last_loss(self) -> float | None:
+        """The mean of the last epoch that has ended."""
+        last = [loss for at, loss in self.losses if self.trained - 1 < at <= self.trained]
+        return fmean(last) if last else None
+
+    def curve(self, figure: str) -> list[Point]:
+        """Epochs trained so far, and a figure of the epoch; those without one are left out."""
+        return [(epoch["epoch"], epoch[figure]) for epoch in self.epochs if figure in epoch]
+
+    @cached_property
+    def best(self) -> Mapping[str, Any]:
+        """The epoch with the highest H-mean; empty if nothing was validated."""
+        return max((e for e in self.epochs if "hmean" in e), key=lambda epoch: epoch["hmean"], default={})
+
+    @cached_property
+    def wait_shares(self) -> list[Point]:
+        """Epochs trained so far, and the share of the epoch in which the model waited for data."""
+        timed = [(epoch["epoch"], epoch["seconds"]) for epoch in self.epochs if WAIT in epoch.get("seconds", {})]
+        return [(at, spent[WAIT] / sum(spent.values())) for at, spent in timed if sum(spent.values())]
+
+    @property
+    def wait_share(self) -> float | None:
+        return median_of(self.wait_shares)
+
+    @property
+    def samples_per_s(self) -> float | None:
+        return median_of(self.curve("samples_per_s"))
+
+    @property
+    def most_bytes(self) -> float | None:
+        """The largest memory after an epoch; None if the run did not log it."""
+        return max((1e9 * size for _, size in self.curve("memory_gb")), default=None)
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """Of each part of an epoch, the mean over all epochs."""
+        timed = [epoch["seconds"] for epoch in self.epochs if "seconds" in epoch]
+        parts = dict.fromkeys(part for spent in timed for part in spent)
+        return {part: fmean(spent.get(part, 0.0) for spent in timed) for part in parts}
+
+    @property
+    def total_seconds(self) -> float | None:
+        return sum(sum(epoch.get("seconds", {}).values()) for epoch in self.epochs) or None
+
+
+def median_of(points: Sequence[Point]) -> float | None:
+    return median(value for _, value in points) if points else None
+
+
+def read_run(folder: Path) -> Run:
+    """A run from its folder; DataError if that is not the output_dir of a training."""
     files = sorted(folder.glob("csv/version_*/metrics.csv"), key=_version)
     if not files:
         raise DataError(
-            f"{folder} has no csv/version_0/metrics.csv, which ocr train writes into its output_dir. Name that folder, "
-            "or train with logger=default",
+            f"{folder} has no csv/version_0/metrics.csv, which training writes into its output_dir. Name that folder, "
+            "or train with logger=csv",
             path=folder,
         )
     metrics = _Metrics()
@@ -49,28 +128,23 @@ def read_run(folder: Path) -> dict[str, Any]:
     settings, typed = _read_yaml(folder / ".hydra/config.yaml"), _read_yaml(folder / ".hydra/overrides.yaml")
     settings = settings if isinstance(settings, dict) else {}
     trainer = settings.get("trainer")
-    data = {"place": settings.get("dataset_base_path"), "split": "train"}
-    return {
-        "kind": "run",
-        "name": folder.resolve().name,
-        "folder": str(folder),
-        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(files[-1].stat().st_mtime)),
-        "command": shlex.join(["ocr", "train", *map(str, typed)]) if isinstance(typed, list) else "",
-        "machine": {},
-        "data": data,
-        "losses": metrics.losses_by_epoch(),
-        "epochs": [{"epoch": epoch, **figures} for epoch, figures in sorted(metrics.epochs.items())],
-        "max_epochs": trainer.get("max_epochs") if isinstance(trainer, dict) else None,
-        "settings": dict(_flat(settings)) if settings else {},
-        "hardest": _read_hardest(folder / HARDEST),
-        "checkpoints": [
-            {"name": file.name, "bytes": file.stat().st_size} for file in sorted(folder.glob("checkpoints/*.ckpt"))
-        ],
-    }
+    return Run(
+        name=folder.resolve().name,
+        folder=folder,
+        written=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(files[-1].stat().st_mtime)),
+        command=shlex.join(["glyphfeed", "train", *map(str, typed)]) if isinstance(typed, list) else "",
+        data=settings.get("dataset_base_path"),
+        losses=metrics.losses_by_epoch(),
+        epochs=[{"epoch": epoch + 1, **figures} for epoch, figures in sorted(metrics.epochs.items())],
+        max_epochs=trainer.get("max_epochs") if isinstance(trainer, dict) else None,
+        settings=dict(_flat(settings)) if settings else {},
+        hardest=_read_hardest(folder / HARDEST),
+        checkpoints=[(file.name, file.stat().st_size) for file in sorted(folder.glob("checkpoints/*.ckpt"))],
+    )
 
 
 class _Metrics:
-    """The rows of one or more metrics files: a resumed run has one more, which may repeat the last steps."""
+    """The rows of one or more metrics files: a resumed run has one more, which can repeat the last steps."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, dict[str, Any]] = {}
@@ -100,7 +174,7 @@ class _Metrics:
             self.epochs.setdefault(epoch, {}).update(figures | ({"seconds": seconds} if seconds else {}))
             self._last_steps[epoch] = step
 
-    def losses_by_epoch(self) -> list[list[float]]:
+    def losses_by_epoch(self) -> list[Point]:
         """Pairs of the epochs trained so far, with a fraction, and the loss of that step."""
         if not self._last_steps:
             return []
@@ -111,11 +185,11 @@ class _Metrics:
         epochs.append(2 * epochs[-1] - epochs[-2])
         at = sorted(self._losses)
         done = np.interp([step + 1 for step in at], steps, epochs)
-        return [[float(epoch), self._losses[step]] for epoch, step in zip(done, at, strict=True)]
+        return [(float(epoch), self._losses[step]) for epoch, step in zip(done, at, strict=True)]
 
 
 def _rows(file: Path) -> Iterator[dict[str, float]]:
-    """Rows that belong to an epoch, without empty cells; the last may be incomplete while the run goes on."""
+    """Rows that belong to an epoch, without empty cells; the last can be incomplete while the run lasts."""
     try:
         with file.open(encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
@@ -124,7 +198,7 @@ def _rows(file: Path) -> Iterator[dict[str, float]]:
                     _check_counts(figures["epoch"], figures["step"], file)
                     yield figures
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{file} cannot be read ({error}). Name a folder that ocr train wrote", path=file) from error
+        raise DataError(f"{file} cannot be read ({error}). Name the folder of a run", path=file) from error
 
 
 def _check_counts(epoch: float, step: float, file: Path) -> None:
@@ -150,7 +224,7 @@ def _version(file: Path) -> int:
 def _read_yaml(file: Path) -> Any:
     """The content of a config as it was written; None if there is none.
 
-    References such as ${oc.env:KEY} are left as they are: what they stand for may be a secret.
+    References such as ${oc.env:KEY} are left as they are: what they stand for might be a secret.
     """
     try:
         return OmegaConf.to_container(OmegaConf.load(file), resolve=False)
@@ -186,6 +260,8 @@ def _read_hardest(file: Path) -> list[dict[str, Any]] | None:
         raise DataError(f"{file} cannot be read ({error}). Restore it, or remove it", path=file) from error
     if not isinstance(pages, list):
         raise DataError(
-            f"{file} must be a list of pages, as ocr train writes it. Restore it, or remove it", value=pages, path=file
+            f"{file} must be a list of pages, as training writes it. Restore it, or remove it",
+            value=pages,
+            path=file,
         )
     return [page for page in pages if isinstance(page, dict)]

@@ -144,7 +144,7 @@ class SampleRowsWriter:
         return self._writer.save(path, about | self._found())
 
     def _found(self) -> dict[str, Any]:
-        # Keys of `ocr convert` are numbers in the order of the source.
+        # Keys of `glyphfeed shards` are numbers in the order of the source.
         return {"own_keys": self._own_keys, "names": self._names.hexdigest()}
 
 
@@ -319,7 +319,7 @@ class ShardIndex:
                 problem = f"{location}: its digest differs, so it was changed or damaged. Restore it, or convert again"
                 raise DataError(problem, value=given, path=location)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            problem = f"{location}: not an index of shards ({error}). Write it: ocr convert SRC DST"
+            problem = f"{location}: not an index of shards ({error}). Write it: glyphfeed shards SRC DST"
             raise DataError(problem, path=location) from error
         if last_shard >= len(shards):
             problem = f"{location}: a sample is in a shard that is not listed. Convert again"

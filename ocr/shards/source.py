@@ -26,9 +26,8 @@ from ocr.pipeline.dense import DensePage
 from ocr.pipeline.fingerprint import content_digest, stages_digest
 from ocr.pipeline.image_header import check_pixel_count, size_in_header
 from ocr.pipeline.kept_table import KeptTable
-from ocr.pipeline.page_rows import NO_POLYGONS
 from ocr.pipeline.prefix import FixedPart
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import NO_POLYGONS, Sample
 from ocr.pipeline.signature import Signature, SourceState, file_signature
 from ocr.pipeline.source import Source, annotation_digest
 from ocr.row_table import RowTable

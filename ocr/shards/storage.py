@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from filelock import FileLock, Timeout
 
-from ocr.atomic import replacing
+from ocr.atomic import partial_prefix, replacing
 from ocr.errors import ConfigError, DataError, GlyphFeedError
 from ocr.optional import require
 from ocr.pipeline.image_listing import hash_of
@@ -80,7 +80,7 @@ def expand(locations: Locations, setting: str = "tar_path") -> list[str]:
             problem = f"{setting}={locations!r} must be a path, a pattern or a list of them"
             raise ConfigError(problem, setting=setting, value=locations) from None
     if not found:
-        problem = f"{setting}={locations!r} matches no shard. Write some: ocr convert SRC DST"
+        problem = f"{setting}={locations!r} matches no shard. Write some: glyphfeed shards SRC DST"
         raise ConfigError(problem, setting=setting, value=locations)
     return found
 
@@ -201,7 +201,7 @@ class Storage:
                 lock.acquire(timeout=min(WAIT_SECONDS, STALE_SECONDS))
                 is_held = True
             except Timeout:
-                partials = (one for one in self.folder.iterdir() if one.name.startswith(f".{path.name}."))
+                partials = (one for one in self.folder.iterdir() if one.name.startswith(partial_prefix(path)))
                 writers = {one.name: _mtime_ns(one) for one in partials if one.suffix == ".partial"}
                 last_ns = max([last_ns, *writers.values()])
                 seconds = (time.time_ns() - last_ns) / 1e9

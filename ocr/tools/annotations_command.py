@@ -1,4 +1,4 @@
-"""`ocr convert-annotations`. Every library that takes time to load is imported when the command runs."""
+"""`glyphfeed annotations`. Every library that takes time to load is imported when the command runs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 CATEGORIES_HELP = "Category of the annotation that is text; may be repeated. Default: those named like text."
-FORMAT_HELP = "Format of the source: auto, or one of docs/formats.md, such as icdar2015, coco, paddle, cvat."
-TO_HELP = "Format to write: native, coco, label_studio, cvat, labelme, via, mmocr, paddle or pascal_voc."
+FORMAT_HELP = "Format of the source: auto, or one of docs/formats.md, such as icdar2015, coco, yolo, alto."
+TO_HELP = "Format to write: native, coco, yolo, alto, label_studio, cvat, labelme, via, mmocr, paddle or pascal_voc."
 
 
-def convert_annotations(
-    source: Annotated[Path, typer.Argument(help="Annotation file, or folder with one file per image.")],
-    target: Annotated[Path, typer.Argument(help="File to write; a folder for labelme and pascal_voc.")],
+def convert_labels(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="Annotation file, or folder with one file per image.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="File, or folder for yolo, alto, labelme, pascal_voc.")],
     annotation_format: Annotated[str, typer.Option("--format", help=FORMAT_HELP)] = "auto",
     to: Annotated[str, typer.Option("--to", help=TO_HELP)] = "native",
     categories: Annotated[list[str] | None, typer.Option(help=CATEGORIES_HELP)] = None,
@@ -29,7 +29,7 @@ def convert_annotations(
     ] = "/data/local-files/?d=",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
 ) -> None:
-    """Convert annotations of any known format to the native JSON, or for a labelling tool."""
+    """Convert annotations of any known format, to the native JSON or for a labelling tool."""
     from ocr.formats.lines import list_faults
     from ocr.tools.convert_annotations import convert_annotations as convert
 

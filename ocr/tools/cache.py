@@ -1,4 +1,4 @@
-"""`ocr cache`: list what is kept, fill it ahead of a training, remove it.
+"""`glyphfeed cache`: list what is kept, fill it ahead of a training, remove it.
 
 Every library that takes time to load is imported in the command that needs it.
 """
@@ -84,7 +84,7 @@ class Group:
         }
 
 
-@app.command(epilog="Examples: ocr cache ls   |   ocr cache ls --folder /fast/disk --json caches.json")
+@app.command(epilog="Examples: glyphfeed cache ls   |   glyphfeed cache ls --folder /fast/disk --json caches.json")
 def ls(
     folder: _Folder = None,
     json_file: Annotated[
@@ -112,7 +112,7 @@ def ls(
             with replacing(json_file) as stream:
                 stream.write(text.encode())
     if not groups:
-        hint = "the first epoch of `ocr train` fills it, or `ocr cache build` ahead of it"
+        hint = "the first epoch of `glyphfeed train` fills it, or `glyphfeed cache build` ahead of it"
         console.print(f"nothing is kept in {escape(str(root))}: {hint}", **PLAIN)
         return
     table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
@@ -126,22 +126,27 @@ def ls(
     console.print(f"limit {format_bytes(limit)} ({setting})" if limit else setting, **PLAIN)
 
 
-@app.command(epilog="Examples: ocr cache build dataset_base_path=DIR   |   ocr cache build --split val")
+@app.command(epilog="Examples: glyphfeed cache build DATA   |   glyphfeed cache build DATA --set transforms.size=960")
 def build(
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="As of ocr train.")] = None,
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Dataset: images/<split>/ and jsons/<split>.json.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of glyphfeed train; repeatable.")
+    ] = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Threads; default: one per core.")] = None,
     folder: _Folder = None,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Fill the cache with the pages that `ocr train` reads with the same KEY=VALUE.
+    """Fill the cache with the pages that `glyphfeed train` reads with the same settings.
 
     After an interruption the same command continues with the rest. Every machine has a cache of its own.
     """
     from ocr.geometry.kernels.warm_up import warm_up
     from ocr.jobs.compose import compose_training
+    from ocr.jobs.run import quoted_override
 
-    config, console = compose_training(overrides or ()), Console()
+    config = compose_training([quoted_override("dataset_base_path", str(data)), *(settings or ())])
+    console = Console()
     if folder is not None:
         config.cache.folder = str(folder)
     warm_up()
@@ -180,10 +185,10 @@ def _build(config: Any, split: str, workers: int | None, console: Console) -> No
     console.print(f"  {escape(str(dataset.cache.root))}: {state}", **PLAIN)
 
 
-@app.command(epilog="Examples: ocr cache clear --max-bytes 20GB   |   ocr cache clear 3f2a91 --yes")
+@app.command(epilog="Examples: glyphfeed cache clear --max-bytes 20GB   |   glyphfeed cache clear 3f2a91 --yes")
 def clear(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="As `ocr cache ls` shows them; default: all.")
+        list[str] | None, typer.Argument(metavar="NAME", help="As `glyphfeed cache ls` shows them; default: all.")
     ] = None,
     max_bytes: Annotated[
         str | None, typer.Option(help="Remove what was not used for longest until the rest fits, such as 20GB.")
@@ -249,7 +254,7 @@ def choose(
 def _find(groups: Sequence[Group], name: str, root: Path) -> Group:
     found = [group for group in groups if name and group.full_name.startswith(name)]
     if not found:
-        problem = f"{name!r} is nothing that is kept in {root}. List the names: ocr cache ls"
+        problem = f"{name!r} is nothing that is kept in {root}. List the names: glyphfeed cache ls"
         raise ConfigError(problem, setting="NAME", value=name, path=root)
     if len(found) > 1:
         could_be = ", ".join(group.full_name for group in found)

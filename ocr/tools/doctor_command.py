@@ -1,4 +1,4 @@
-"""`ocr doctor`. Every library that takes time to load is imported when the command runs."""
+"""`glyphfeed doctor`. Every library that takes time to load is imported when the command runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ocr.tools.annotations_command import CATEGORIES_HELP
 from ocr.tools.executor import EXECUTOR_HELP
 
 EXAMPLES = (
-    "ocr doctor data/demo",
-    "ocr doctor DIR --html report.html --fix repaired",
-    "ocr doctor DIR --split train --model glyphfeed --html suspects.html",
-    "ocr doctor DIR --split train --folds 3 --tasks label_studio --out tasks.json",
+    "glyphfeed doctor data/demo",
+    "glyphfeed doctor DIR --html report.html --fix repaired",
+    "glyphfeed doctor DIR --split train --model glyphfeed --html suspects.html",
+    "glyphfeed doctor DIR --split train --model best.ckpt --tasks label_studio --out tasks.json",
 )
 
 
 def doctor(
-    data: Annotated[Path, typer.Argument(help="Dataset: images/<split>/ and jsons/<split>.json.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Dataset: images/<split>/ and jsons/<split>.json.")],
     annotation_path: Annotated[
         Path | None, typer.Option(help="Annotation of a single split; DATA is then its folder of images.")
     ] = None,
@@ -47,14 +47,6 @@ def doctor(
             "have learnt these labels."
         ),
     ] = None,
-    folds: Annotated[
-        int | None,
-        typer.Option(help="Instead of --model: train this many detectors, each to judge a share of the pages."),
-    ] = None,
-    work: Annotated[Path, typer.Option(help="Where the detectors of --folds are kept.")] = Path("outputs/doctor"),
-    train: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE of `ocr train` for --folds; may be repeated.")
-    ] = None,
     tasks: Annotated[
         str | None, typer.Option(help="Format to write the suspects in, for a labelling tool: label_studio, cvat, ...")
     ] = None,
@@ -65,20 +57,20 @@ def doctor(
     """List what is wrong with a dataset; the exit status is 1 if something is.
 
     Errors break training or teach something wrong; warnings lose or distort single words or pages. Both make the exit
-    status 1. Training handles notes (tiny text, ambiguous frames, pages without words, stray files). With --model or
-    --folds, notes also are the labels that a detector contradicts, the most suspicious first; --fix proposes what they
-    should be.
+    status 1. Training handles notes (tiny text, ambiguous frames, pages without words, stray files). With --model,
+    the labels that a detector contradicts are notes too, the most suspicious first; --fix proposes what they should be.
     """
     from rich.console import Console
 
-    from ocr.atomic import replacing
+    from ocr.atomic import refuse_missing_folder, replacing
     from ocr.tools.doctor import examine, print_fix, print_report, write_fixed, write_html
+    from ocr.tools.doctor.labels import add_suspects, check_options, write_tasks
 
     to_screen = str(json_file) == "-"
-    if model is not None or folds is not None or tasks is not None or out is not None:
-        from ocr.tools.doctor.label_check import check_options
-
-        check_options(model, folds, tasks, out)
+    for written, setting in ((json_file, "--json"), (html, "--html")):
+        if written is not None:
+            refuse_missing_folder(written, setting)
+    check_options(model, tasks, out)
     report = examine(
         data,
         splits=split or None,
@@ -95,10 +87,8 @@ def doctor(
         executor=executor,
     )
     console = Console(stderr=to_screen)
-    if model is not None or folds is not None:
-        from ocr.tools.doctor.label_check import check_labels
-
-        report = check_labels(report, model, folds, work, train or [], console)
+    if model is not None:
+        report = add_suspects(report, model, Console(stderr=True))
     print_report(report, console)
     if to_screen:
         typer.echo(report.to_json())
@@ -111,8 +101,6 @@ def doctor(
     if fix:
         print_fix(write_fixed(report, fix), console)
     if tasks is not None and out is not None:
-        from ocr.tools.doctor.tasks import write_tasks
-
         for file in write_tasks(report, tasks, out):
             console.print(f"tasks: {file}", markup=False)
     raise typer.Exit(report.exit_status)

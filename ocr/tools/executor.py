@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import ocr
 from ocr.checks import check_choice, check_integer
@@ -86,95 +87,93 @@ def run_tasks(
 def started(executor: str, workers: int | None = None) -> Iterator[None]:
     """Start Ray, if the executor needs it, for every `run_tasks` within the block: starting takes seconds."""
     check_executor(executor, workers)
-    if executor != "ray" or _ray().is_initialized():
+    with _POOLS[executor](None, workers):
         yield
-        return
-    _start_ray(os.environ.get("RAY_ADDRESS") or "local", workers)
-    try:
-        yield
-    finally:
-        _ray().shutdown()
 
 
 def _run(
     function: Callable[[Task], Result], tasks: Sequence[Task], executor: str, workers: int | None, chunk: int
 ) -> Generator[tuple[int, Result]]:
-    with started(executor, workers), closing(_POOLS[executor](function, workers)) as pool:
+    with _POOLS[executor](function, workers) as pool:
         size = max(1, min(chunk, len(tasks) // (MIN_CHUNKS_PER_WORKER * pool.workers)))
         starts = iter(range(0, len(tasks), size))
         while True:
             for first in islice(starts, pool.max_chunks - len(pool.pending)):
-                pool.submit(first, tasks[first : first + size])
+                pool.pending[pool.submit(tasks[first : first + size])] = first
             if not pool.pending:
                 return
             for first, results in pool.collect():
                 yield from enumerate(results, first)
 
 
-class _WorkerPool(Protocol):
-    """Workers with a bounded number of pending chunks."""
+class _Pool(NamedTuple):
+    """Workers with a bounded number of pending chunks; leaving its block cancels them and waits until nothing runs."""
 
     workers: int
     max_chunks: int
+    submit: Callable[[Sequence[Any]], Any]
+    """Queue a chunk for the next free worker; its handle."""
+    collect: Callable[[], Iterator[tuple[int, list[Any]]]]
+    """Wait for a pending chunk; the number of its first task, and its results."""
     pending: dict[Any, int]
-    """The future of each chunk, and the number of its first task."""
-
-    def __init__(self, function: Callable[[Any], Any], workers: int | None) -> None: ...
-
-    def submit(self, first: int, chunk: Sequence[Any]) -> None:
-        """Queue a chunk for the next free worker."""
-
-    def collect(self) -> Iterator[tuple[int, list[Any]]]:
-        """Wait for a chunk; the number of its first task, and its results."""
-
-    def close(self) -> None:
-        """Cancel pending chunks, and wait until nothing is running."""
+    """The handle of each chunk, and the number of its first task."""
 
 
-class _Threads(_WorkerPool):
+@contextmanager
+def _threads(function: Callable[[Any], Any] | None, workers: int | None) -> Iterator[_Pool]:
     """Threads of this process: reading, decoding, drawing and compressing release the GIL."""
+    count, stopped = workers or usable_cores(), threading.Event()
+    pool, pending = ThreadPoolExecutor(count), dict[Any, int]()
 
-    def __init__(self, function: Callable[[Any], Any], workers: int | None) -> None:
-        self.function = function
-        self.workers = workers or usable_cores()
-        self.max_chunks = CHUNKS_PER_WORKER * self.workers
-        self.pending = {}
-        self.stopped = False
-        self.pool = ThreadPoolExecutor(self.workers)
+    def run(chunk: Sequence[Any]) -> list[Any]:
+        assert function is not None
+        return [function(task) for task in takewhile(lambda _: not stopped.is_set(), chunk)]
 
-    def submit(self, first: int, chunk: Sequence[Any]) -> None:
-        self.pending[self.pool.submit(self._run, chunk)] = first
+    def collect() -> Iterator[tuple[int, list[Any]]]:
+        for future in wait(pending, return_when=FIRST_COMPLETED).done:
+            yield pending.pop(future), future.result()
 
-    def _run(self, chunk: Sequence[Any]) -> list[Any]:
-        return [self.function(task) for task in takewhile(lambda _: not self.stopped, chunk)]
-
-    def collect(self) -> Iterator[tuple[int, list[Any]]]:
-        for future in wait(self.pending, return_when=FIRST_COMPLETED).done:
-            yield self.pending.pop(future), future.result()
-
-    def close(self) -> None:
-        self.stopped = True
-        self.pool.shutdown(wait=True, cancel_futures=True)
+    try:
+        yield _Pool(count, CHUNKS_PER_WORKER * count, lambda chunk: pool.submit(run, chunk), collect, pending)
+    finally:
+        stopped.set()
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
-class _RayWorkers(_WorkerPool):
-    """Processes of a Ray cluster; if a worker dies, another one repeats its chunk."""
+@contextmanager
+def _ray(function: Callable[[Any], Any] | None, workers: int | None) -> Iterator[_Pool]:
+    """Processes of a Ray cluster; if a worker dies, another repeats its chunk. A Ray that was running keeps running."""
+    ray = require("ray", "executor=ray")
+    address, was_running = os.environ.get("RAY_ADDRESS") or "local", ray.is_initialized()
+    package = Path(ocr.__file__).resolve().parent
+    # The other machines of a cluster may have no GlyphFeed, or another version.
+    settings: dict[str, Any] = {"runtime_env": {"py_modules": [str(package)]}}
+    if address == "local":
+        paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        settings = {"num_cpus": workers, "include_dashboard": False}
+        settings["runtime_env"] = {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}}
+    try:
+        host, _, port = address.rpartition("/")[2].rpartition(":")
+        if not was_running and port.isdigit():
+            # Where nothing listens Ray itself would wait for minutes.
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+        if not was_running:
+            ray.init(address=address, logging_level="ERROR", **settings)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"executor=ray, RAY_ADDRESS={address}: Ray cannot be used there ({error}). Start a cluster there (one that "
+            "wants a token takes RAY_AUTH_MODE=token here too), or unset RAY_ADDRESS for Ray on this machine",
+            setting="RAY_ADDRESS",
+            value=address,
+        ) from error
+    count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    remote = ray.remote(max_retries=RETRIES, retry_exceptions=False)(_run_on_ray)
+    stored, pending = ray.put(function), dict[Any, int]()
 
-    def __init__(self, function: Callable[[Any], Any], workers: int | None) -> None:
-        ray = _ray()
-        self.workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        self.max_chunks = workers or CHUNKS_PER_WORKER * self.workers
-        self.pending = {}
-        self.function = ray.put(function)
-        self.remote = ray.remote(max_retries=RETRIES, retry_exceptions=False)(_run_on_ray)
-
-    def submit(self, first: int, chunk: Sequence[Any]) -> None:
-        self.pending[self.remote.remote(self.function, chunk, os.getcwd())] = first
-
-    def collect(self) -> Iterator[tuple[int, list[Any]]]:
-        ray = _ray()
-        for reference in ray.wait(list(self.pending), num_returns=1)[0]:
-            first = self.pending.pop(reference)
+    def collect() -> Iterator[tuple[int, list[Any]]]:
+        for reference in ray.wait(list(pending), num_returns=1)[0]:
+            # Taken out first: to cancel a task that has failed can end this process (Ray 2.60).
+            first = pending.pop(reference)
             try:
                 results = ray.get(reference)
             except ray.exceptions.RayTaskError as error:
@@ -182,23 +181,28 @@ class _RayWorkers(_WorkerPool):
                 raise error.cause from error
             except ray.exceptions.RayError as error:
                 raise StageError(
-                    f"executor=ray: the chunk that starts with task {first} failed {RETRIES + 1} times "
-                    f"({type(error).__name__}: {error}). See Ray's logs, or use executor=local",
+                    f"executor=ray: the chunk that starts with task {first} failed {RETRIES + 1} "
+                    f"times ({type(error).__name__}: {error}). See Ray's logs, or use executor=local",
                     setting="executor",
                     value="ray",
                 ) from error
             yield first, results
 
-    def close(self) -> None:
-        ray, running = _ray(), list(self.pending)
+    try:
+        max_chunks = workers or CHUNKS_PER_WORKER * count
+        yield _Pool(count, max_chunks, lambda chunk: remote.remote(stored, chunk, os.getcwd()), collect, pending)
+    finally:
+        running = list(pending)
         for force in (False, True):
             for reference in running:
                 ray.cancel(reference, force=force)
             if running:
                 _, running = ray.wait(running, num_returns=len(running), timeout=STOP_SECONDS)
+        if not was_running:
+            ray.shutdown()
 
 
-_POOLS: dict[str, type[_WorkerPool]] = {"local": _Threads, "ray": _RayWorkers}
+_POOLS = {"local": _threads, "ray": _ray}
 
 
 def _run_on_ray(function: Callable[[Task], Result], chunk: Sequence[Task], folder: str) -> list[Result]:
@@ -214,35 +218,3 @@ def _run_on_ray(function: Callable[[Task], Result], chunk: Sequence[Task], folde
             path=folder,
         ) from error
     return [function(task) for task in chunk]
-
-
-def _ray() -> Any:
-    return require("ray", "executor=ray")
-
-
-def _start_ray(address: str, workers: int | None) -> None:
-    package = Path(ocr.__file__).resolve().parent
-    if address == "local":
-        paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        settings: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False}
-        settings["runtime_env"] = {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}}
-    else:
-        # The other machines may have no GlyphFeed, or another version.
-        settings = {"runtime_env": {"py_modules": [str(package)]}}
-    try:
-        _check_port(address)
-        _ray().init(address=address, logging_level="ERROR", **settings)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ConfigError(
-            f"executor=ray, RAY_ADDRESS={address}: Ray cannot be used there ({error}). Start a cluster there (one that "
-            "wants a token takes RAY_AUTH_MODE=token here too), or unset RAY_ADDRESS for Ray on this machine",
-            setting="RAY_ADDRESS",
-            value=address,
-        ) from error
-
-
-def _check_port(address: str) -> None:
-    """Raise OSError if nothing listens there; Ray itself would wait for minutes."""
-    host, _, port = address.rpartition("/")[2].rpartition(":")
-    if port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()

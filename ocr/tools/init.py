@@ -1,4 +1,4 @@
-"""`ocr init`: a small project with the user's own settings."""
+"""`glyphfeed init`: a small project with the user's own settings."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ README = """\
 `configs/` holds the settings of this project. It comes before the configs that GlyphFeed brings, whenever `ocr` runs
 in this folder.
 
-    ocr synth data/demo                     # synthetic receipts to try it on; or put your own pages into data/
-    ocr doctor data/demo                    # lists what is wrong with the pages
-    ocr train experiment=mine               # writes outputs/DAY/TIME/checkpoints/best.ckpt
-    ocr test checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt
-    ocr predict checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt images=FOLDER
+    glyphfeed synth data/demo                     # synthetic receipts to try it on; or put your own pages into data/
+    glyphfeed doctor data/demo                    # lists what is wrong with the pages
+    glyphfeed train experiment=mine               # writes outputs/DAY/TIME/checkpoints/best.ckpt
+    glyphfeed test checkpoint_path=outputs/DAY/TIME/checkpoints/best.ckpt
+    glyphfeed predict outputs/DAY/TIME/checkpoints/best.ckpt FOLDER
 
 Your own pages: DIR/images/train/, DIR/images/val/, DIR/jsons/train.json and DIR/jsons/val.json, then
 `dataset_base_path=DIR` on the command line or in `configs/experiment/mine.yaml`.
 
-    ocr train experiment=mine --cfg job     # shows all settings
-    ocr advise experiment=mine apply=true   # measures what would be faster, and writes configs/data/tuned.yaml
-    ocr train experiment=mine data=tuned    # uses it
+    glyphfeed train experiment=mine --cfg job     # shows all settings
+    glyphfeed advise experiment=mine apply=true   # measures what would be faster, and writes configs/data/tuned.yaml
+    glyphfeed train experiment=mine data=tuned    # uses it
 
 Any file of the package's configs can be replaced by one of the same name here, such as `configs/transforms/base.yaml`.
 """
 EXPERIMENT = """\
 # @package _global_
-# Settings of this project: ocr train experiment=mine. Every setting of `ocr train --cfg job` can stand here.
+# Settings of this project: glyphfeed train experiment=mine. Every setting of `--cfg job` can stand here.
 defaults:
   - override /model: lite             # lite: for a CPU; base, resnet50 and dbnetpp: for a GPU
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ocr.atomic import remove_partial_files
@@ -25,6 +23,7 @@ from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import FolderSource
 from ocr.pipeline.targets import ON_DISK, Targets, maps_fingerprint
 from ocr.tools.executor import LazyTasks, check_executor, run_tasks
+from ocr.tools.terminal import markup, progress_bar
 
 if TYPE_CHECKING:  # Ray workers do without torch.
     from ocr.datasets.base import OCRDataset
@@ -108,12 +107,11 @@ def preprocess_maps(
     pages = LazyTasks(len(source), lambda index: source.select([index]))
     counts: Counter[str] = Counter()
     failed = {}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
-        Progress(*columns, disable=not show_progress) as progress,
+        progress_bar(show_progress) as progress,
         closing(run_tasks(write, pages, executor, workers, chunk=CHUNK)) as results,
     ):
-        bar = progress.add_task(escape(f"maps of {split or source.folder.name}"), total=len(pages))
+        bar = progress.add_task(markup(f"maps of {split or source.folder.name}"), total=len(pages))
         for number, (outcome, reason) in results:
             counts[outcome] += 1
             if outcome == "failed":
@@ -133,14 +131,14 @@ def print_summaries(summaries: Sequence[MapsSummary], console: Console) -> None:
     table.add_column("folder", overflow="fold")
     for summary in summaries:
         counts = (summary.written, summary.valid, len(summary.failed))
-        table.add_row(escape(summary.split), *map(str, counts), escape(str(summary.folder)))
+        table.add_row(markup(summary.split), *map(str, counts), markup(str(summary.folder)))
     console.print(table)
     for summary in summaries:
         if not summary.used:
-            split = escape(summary.split)
+            split = markup(summary.split)
             console.print(f"[yellow]{split}: its transforms move polygons, so its maps are drawn again for every page")
         for name, reason in summary.failed.items():
-            console.print(f"[red]{escape(name)}[/]: {escape(reason)}", highlight=False, soft_wrap=True)
+            console.print(f"[red]{markup(name)}[/]: {markup(reason)}", highlight=False, soft_wrap=True)
 
 
 def _refuse_shared_files(names: Sequence[str], folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -10,44 +11,42 @@ from numpy.typing import NDArray
 
 from ocr.atomic import replacing
 from ocr.checks import check_integer
-from ocr.datasets import DBTransforms, OCRDataset
+from ocr.datasets.build import build_dataset
 from ocr.errors import DataError
 from ocr.geometry.kernels.warm_up import warm_up
-from ocr.pipeline.prefix import Letterbox
+from ocr.jobs.compose import compose_training
+from ocr.jobs.run import quoted_override
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.suffix import ColourJitter, RandomFlip, RandomRotate, RandomScale, TextAwareCrop
 
 LEARNT, IGNORED, MASKED = (40, 180, 60), (220, 50, 40), (90, 90, 90)
 
 
 def draw_preview(
-    data: Path, out: Path, *, split: str = "val", pages: int = 3, size: int = 640, seed: int = 0
+    data: Path, out: Path, *, split: str = "val", limit: int = 3, settings: Sequence[str] = ()
 ) -> list[str]:
     """Write one row per page: polygons (green, or red if ignored), probability map, threshold map.
 
-    Gray in the probability map is what the loss leaves out. Training pages are augmented. Pages that cannot be read
-    are left out, and returned with the reason.
+    Pages are made as `glyphfeed train` makes them with these KEY=VALUE. Gray in the probability map is what the loss
+    leaves out. Pages that cannot be read are left out, and returned with the reason.
     """
-    check_integer("pages", pages, 1)
-    suffix = [TextAwareCrop(), RandomFlip(), RandomRotate(), RandomScale(), ColourJitter()] if split == "train" else []
-    dataset = OCRDataset(
-        data / "images" / split,
-        data / "jsons" / f"{split}.json",
-        DBTransforms([Letterbox(size), *suffix]),
-        on_bad_sample="skip",
-        seed=seed,
-    )
+    check_integer("--limit", limit, 1)
+    # What is set later wins; floats could not be drawn.
+    given = ["data.cache=off", "on_bad_sample=skip", *settings]
+    config = compose_training([quoted_override("dataset_base_path", str(data)), *given, "transforms.normalize=device"])
+    dataset = build_dataset(config, split)
     warm_up()
     left_out = list(dataset.source.skipped.values())
     rows: list[NDArray[np.uint8]] = []
-    for index in np.unique(np.linspace(0, len(dataset) - 1, min(pages, len(dataset))).astype(int)):
+    for index in np.unique(np.linspace(0, len(dataset) - 1, min(limit, len(dataset))).astype(int)):
         try:
             rows.append(_row(dataset.sample(int(index))))
         except DataError as error:
             left_out.append(str(error))
     if not rows:
         raise DataError(f"none of the {split} pages can be read. The last: {left_out[-1]}", value=split, path=data)
-    encoded = cv2.imencode(".png", np.concatenate(rows)[:, :, ::-1])[1]
+    width = max(row.shape[1] for row in rows)
+    padded = [np.pad(row, ((0, 4), (0, width - row.shape[1]), (0, 0)), constant_values=255) for row in rows]
+    encoded = cv2.imencode(".png", np.concatenate(padded)[:-4, :, ::-1])[1]
     with replacing(out) as stream:
         stream.write(encoded.tobytes())
     return left_out

@@ -43,9 +43,9 @@ class FiniteCheck:
         self.latest = float(watched.copy.read())
         if not math.isfinite(self.latest):
             raise DataError(
-                f"the loss is {self.latest} at step {watched.step} (epoch {watched.epoch}) on "
-                f"{', '.join(watched.files)}. Look at these pages with `ocr doctor`, lower optimizer.lr, or set "
+                f"the loss is {self.latest} at step {watched.step} (epoch {watched.epoch + 1}) on "
+                f"{', '.join(watched.files)}. Look at these pages with `glyphfeed doctor`, lower optimizer.lr, or set "
                 "trainer.precision=32-true",
-                value=f"{self.latest} at step {watched.step}, epoch {watched.epoch}",
+                value=f"{self.latest} at step {watched.step}, epoch {watched.epoch + 1}",
                 path=", ".join(watched.files),
             )

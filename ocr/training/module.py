@@ -63,11 +63,17 @@ class OCRPLModule(lightning.LightningModule):
         self.cleval = CLEvalMetric() if cleval else None
         self.distillation = distillation
         self.settings = settings
+        self.run: dict[str, Any] | None = None
+        """The config and the command line, for checkpoints to carry: `train resume=CKPT` takes them from there."""
         self.record = TrainingRecord(distillation.teacher.about if distillation is not None else None)
+        self.planned_steps = 0
+        """Of the whole training, unless it stops early."""
         self.stopwatch = Stopwatch()
         self.finite = FiniteCheck()
         self.left_out = 0
         self.on_scored_page: PageListener | None = None
+        self._buffers_at_step: dict[str, torch.Tensor] = {}
+        """Of the model, after the last step of the optimizer: a forward pass updates running averages at once."""
         self._pool: BoxPool | None = None
         self._pages: list[Batch] = []
 
@@ -81,6 +87,10 @@ class OCRPLModule(lightning.LightningModule):
         if batch is not None:
             batch["images"] = self.normalization.on_device(batch["images"])
         return batch
+
+    def on_train_batch_start(self, batch: Batch | None, batch_idx: int) -> None:
+        if batch_idx % self.trainer.accumulate_grad_batches == 0:
+            self._buffers_at_step = {f"model.{name}": buffer.clone() for name, buffer in self.model.named_buffers()}
 
     def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
         # Not once per epoch: a run that resumes within an epoch does not start it.
@@ -169,7 +179,8 @@ class OCRPLModule(lightning.LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = self.build_optimizer()
-        schedule = build_schedule(optimizer, steps=self._total_steps(), **self.schedule)
+        self.planned_steps = self._total_steps()
+        schedule = build_schedule(optimizer, steps=self.planned_steps, **self.schedule)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def build_optimizer(self) -> torch.optim.Optimizer:
@@ -185,7 +196,9 @@ class OCRPLModule(lightning.LightningModule):
         checkpoint["architecture"] = dict(self.model.architecture)
         if self.settings is not None:
             checkpoint[CHECKPOINT_KEY] = self.record.complete(self.settings, self.global_step).to_dict()
-        save_trained_batches(checkpoint)
+        if self.run is not None:
+            checkpoint["run"] = self.run
+        save_trained_batches(checkpoint, self.trainer.accumulate_grad_batches, self._buffers_at_step)
 
     def _check_strategy(self) -> None:
         strategy = self.trainer.strategy
@@ -246,6 +259,8 @@ class OCRPLModule(lightning.LightningModule):
 
 
 def truth_on_page(batch: Batch, page: int) -> Polygons:
-    """The annotated polygons of one page of a batch, in source page coordinates."""
-    polygons = Polygons.pack(batch["polygons"][page], batch["ignore"][page], batch["transcriptions"][page])
-    return polygons.moved(np.asarray(batch["inverse_matrix"][page]))
+    """Every annotated polygon of one page of a batch, in source page coordinates."""
+    names = ("polygons", "ignore", "transcriptions")
+    shown = Polygons.pack(*(batch[name][page] for name in names)).moved(np.asarray(batch["inverse_matrix"][page]))
+    unseen = batch["unseen"][page] if "unseen" in batch else None
+    return shown if unseen is None else shown.followed_by(Polygons.pack(*(unseen[name] for name in names)))

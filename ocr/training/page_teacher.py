@@ -29,8 +29,6 @@ from ocr.training.teacher import Teacher
 LEVELS = 255
 EDGE = 1e-3
 """Probabilities that bytes hold end here, and so do logits."""
-FROM_CENTRES = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
-"""OpenCV counts from the centre of the first pixel, matrices from its corner."""
 SEE_BATCHES = "Let the teacher see every batch instead: distil.maps=batch"
 
 
@@ -79,6 +77,8 @@ class PageTeacher(Teacher):
         self._found = FoundText(self.model, normalization or Normalize(), self.about["fingerprint"])
         self._path: PagePath | None = None
         """The pages of the batches, but as the teacher sees them."""
+        self._side: int | None = None
+        """The longest side of the student's pages at the cut; None: that of the source page."""
         self._indices: defaultdict[str, list[int]] = defaultdict(list)
         """Of the pages with this name: two joined folders can both have it."""
 
@@ -100,6 +100,7 @@ class PageTeacher(Teacher):
         # Other threads or another device round differently: maps that are made twice differ, and none is rechecked.
         kept = Cache((decode, *fixed), self._cache_folder, self._cache_max_bytes, path.source.location, recheck=0)
         self._path = replace(path, decode=decode, fixed=fixed, random=(), cache=kept)
+        self._side = next((stage.size for stage in reversed(path.fixed) if isinstance(stage, Letterbox)), None)
         self._indices.clear()
         for index, name in enumerate(path.source.names):
             self._indices[name].append(index)
@@ -123,7 +124,8 @@ class PageTeacher(Teacher):
             batch["image_filename"], batch["image_path"], batch["inverse_matrix"], strict=True
         ):
             page = self.find(self._index(name, path))
-            yield move_maps(page, np.asarray(matrix, dtype=np.float64), (width, height), self._outside)
+            scale = self._letterbox.size / (self._side or max(page.shape))
+            yield move_maps(page, np.asarray(matrix, dtype=np.float64), (width, height), self._outside, scale)
 
     def _index(self, name: str, path: str) -> int:
         source, indices = self._pages.source, self._indices[name]
@@ -138,9 +140,16 @@ class PageTeacher(Teacher):
         return self._path
 
 
-def move_maps(page: Sample, inverse: NDArray[np.float64], size: tuple[int, int], outside: float) -> NDArray[np.uint8]:
-    """Maps (H, W, 3) of a page, seen through the matrix that leads from `size` pixels back to the source page."""
-    matrix = np.linalg.inv(FROM_CENTRES) @ np.linalg.inv(page.inverse_matrix) @ inverse @ FROM_CENTRES
+def move_maps(
+    page: Sample, inverse: NDArray[np.float64], size: tuple[int, int], outside: float, scale: float = 1.0
+) -> NDArray[np.uint8]:
+    """Maps (H, W, 3) of a page, seen through the matrix that leads from `size` pixels back to the source page.
+
+    `scale` is how many pixels of the maps one of the student's page at the cut is: the two were scaled from their
+    corners, and everything after the cut counts from centres (see `Sample.inverse_matrix`).
+    """
+    between_centres = np.array([[1, 0, (scale - 1) / 2], [0, 1, (scale - 1) / 2], [0, 0, 1]])
+    matrix = between_centres @ np.linalg.inv(page.inverse_matrix) @ inverse
     matrix /= matrix[2, 2]
     how: Any = {"flags": cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, "borderValue": (0, round(outside * LEVELS), 0)}
     moved = (

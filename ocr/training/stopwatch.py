@@ -1,4 +1,4 @@
-"""The time that each part of an epoch takes."""
+"""The time that each part of an epoch takes, and the rest of a training."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
 
 PARTS = ("data wait", "forward", "backward", "boxes", "scores")
 
@@ -43,3 +45,29 @@ class Stopwatch:
         """Start a new epoch."""
         self.seconds.clear()
         self._started.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class RunClock:
+    """Started where this process starts to train: a resumed run knows nothing of the time before."""
+
+    total_steps: int = 0
+    first_step: int = 0
+    started: float = 0.0
+
+    @classmethod
+    def of(cls, trainer: Any, module: Any) -> Self:
+        """The clock of a training that starts now."""
+        return cls(getattr(module, "planned_steps", 0), trainer.global_step, time.perf_counter())
+
+    def left(self, step: int, now: float | None = None) -> float | None:
+        """Seconds until the last step, with validations and all; None if that cannot be known yet.
+
+        >>> RunClock(total_steps=100, first_step=20, started=0.0).left(40, now=30.0)
+        90.0
+        """
+        done = step - self.first_step
+        if not self.total_steps or done <= 0:
+            return None
+        elapsed = (time.perf_counter() if now is None else now) - self.started
+        return max(0.0, elapsed * (self.total_steps - step) / done)

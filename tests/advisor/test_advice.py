@@ -6,8 +6,10 @@ import re
 from html import unescape
 
 from advisor.trials import advice, row, timing
+from markup import Markup
 from rich.console import Console
 
+from ocr.advisor.advice import progress
 from ocr.report.page import render
 
 
@@ -35,6 +37,19 @@ def test_all_changes_together_are_the_best_but_not_the_one_change():
 def test_a_model_that_does_not_wait_is_the_bottleneck():
     found = advice([row("2 threads", 1.01)], waited=0.02, step_name="a step of lite on cpu")
     assert (found.bottleneck, found.cause, found.best) == ("model", "a step of lite on cpu", None)
+
+
+def test_few_pages_per_step_are_a_cause_even_if_something_else_helps():
+    found = advice([row("1 thread", 1.4)], waited=0.02, step_fault="only 1 page per step")
+    assert found.cause == "not 1 thread, and only 1 page per step"
+
+
+def test_a_stage_that_takes_most_of_the_work_is_a_cause_unless_a_cache_removes_it():
+    stages = {"decode": 0.001, "Slow": 0.009}
+    assert advice([row("2 processes", 1.5)], stages=stages).cause == (
+        "Slow takes 90 % of the work on a page, and not 2 processes"
+    )
+    assert advice([row("cache", 1.5, "cache")], stages=stages).cause == "not cache"
 
 
 def test_a_loader_that_nothing_helps_is_named_by_its_slowest_stage():
@@ -93,6 +108,7 @@ def test_the_page_has_the_verdict_the_changes_and_the_machine(tmp_path):
     page = (tmp_path / "advice.html").read_text()
     assert not re.search(r"<script|<link|<img|\bsrc=|@import|url\(|https?:", page)
     assert "cache <1>" not in page
+    Markup(page).check()
     told = page_of(found)
     for words in (found.sentence, "cache <1>", "small pages", "+25 %", "data/<pages>", "ocr advise"):
         assert words in told
@@ -110,3 +126,19 @@ def test_the_figures_are_json(tmp_path):
 def test_an_advice_without_rows_has_a_page(tmp_path):
     assert "No change that was tried" in page_of(advice([]))
     assert timing().seconds == 2.0
+
+
+def test_progress_into_a_file_is_a_line_for_each_thing_measured():
+    out = io.StringIO()
+    with progress(Console(file=out), 60) as show:
+        for what in ("a", "b", "a"):
+            show(what)
+    assert out.getvalue().splitlines() == ["measuring a", "measuring b"]
+
+
+def test_progress_in_a_terminal_names_what_is_measured():
+    out = io.StringIO()
+    with progress(Console(file=out, force_terminal=True, width=100), 60) as show:
+        show("no [cache]")
+    assert "measuring no [cache]" in out.getvalue()
+    assert "\u2501" in out.getvalue()

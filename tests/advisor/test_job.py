@@ -5,7 +5,6 @@ import sys
 
 import pytest
 from rejection import rejects
-from rich.console import Console
 
 from ocr.advisor import job
 from ocr.errors import ConfigError
@@ -14,17 +13,12 @@ from ocr.system import usable_cores
 
 SMALL = (
     *("transforms.size=64", "dataloaders.train_dataloader.batch_size=2", "trainer.accelerator=cpu"),
-    *("model=lite", "model.channels=32", "model.head_channels=16"),
+    *("model=lite", "model.channels=32", "model.head_channels=16", "threads.model=1"),
 )
 
 
-@pytest.fixture(autouse=True)
-def short(monkeypatch):
-    """A tenth of a second per configuration; whether the figures are right is for the benchmark."""
-    monkeypatch.setattr("ocr.advisor.measure.Trial.__init__.__defaults__", (0.05, None), raising=False)
-    monkeypatch.setattr("ocr.advisor.measure.REPEATS", 0)
-    monkeypatch.setattr(job, "STEP_SECONDS", 0.05)
-    monkeypatch.setattr(job, "STAGE_SECONDS", 0.05)
+QUICK = 0.05
+"""Seconds per configuration; whether the figures are right is for the benchmark."""
 
 
 @pytest.fixture
@@ -40,12 +34,12 @@ def config(synthetic, tmp_path):
     return make
 
 
-OWN = {"split": "train", "step_ms": None, "compile": False}
+OWN = {"split": "train", "step_ms": None, "compile": False, "alter": False}
 
 
 def test_changes_of_the_loader_are_run_with_the_step(config, tmp_path):
     shown: list[str] = []
-    found = job.Advisor(config("step_ms=1", "data.num_workers=1"), shown.append).advise(tmp_path)
+    found = job.Advisor(config("step_ms=1", "data.num_workers=1"), shown.append, QUICK).advise(tmp_path)
     assert (found.pages, found.batches, found.step_seconds) == (8, 4, 0.001)
     names = {row.change.name for row in found.rows if row.how == "measured"}
     assert {"no worker", f"{usable_cores()} worker threads", "no cache"} <= names
@@ -57,7 +51,7 @@ def test_changes_of_the_loader_are_run_with_the_step(config, tmp_path):
 
 def test_a_cache_that_is_only_tried_is_kept_out_of_the_real_one(config, tmp_path):
     (tmp_path / "tried").mkdir()
-    found = job.Advisor(config("step_ms=0", "data.cache=off"), str).advise(tmp_path / "tried")
+    found = job.Advisor(config("step_ms=0", "data.cache=off"), str, QUICK).advise(tmp_path / "tried")
     (cache,) = (row for row in found.rows if row.change.name == "cache")
     assert cache.first_seconds is not None
     assert [*(tmp_path / "tried").iterdir()]
@@ -67,24 +61,24 @@ def test_a_cache_that_is_only_tried_is_kept_out_of_the_real_one(config, tmp_path
 def test_a_slow_stage_is_the_cause_and_no_setting_helps(config, tmp_path):
     stage = "{_target_:advisor.trials.Burn,seconds:0.01}"
     given = f"transforms.train_transform.transforms=[${{transforms.letterbox}},{stage}]"
-    found = job.Advisor(config("step_ms=0", "data.cache=off", given, "data.num_workers=0"), str).advise(tmp_path)
+    found = job.Advisor(config("step_ms=0", "data.cache=off", given, "data.num_workers=0"), str, QUICK).advise(tmp_path)
     assert found.bottleneck == "loader"
     assert max(found.stages, key=lambda name: found.stages[name]) == "Burn"
 
 
 def test_the_model_of_the_config_is_measured_and_changed(config, tmp_path):
-    found = job.Advisor(config(), str).advise(tmp_path)
+    found = job.Advisor(config(), str, QUICK).advise(tmp_path)
     names = {row.change.name for row in found.rows + found.other_rows}
     assert "channels first" in names
     assert "8 pages per step" in names
     assert found.step_seconds > 0
-    assert "with only 2 pages per step" in found.step_name
+    assert found.step_fault == "only 2 pages per step"
     assert any(row.how == "computed" for row in found.rows)
     assert "compile=true" in found.not_tried["compiled model"]
 
 
 def test_whole_epochs_verify_the_advice(config, tmp_path):
-    advisor = job.Advisor(config("step_ms=1"), str)
+    advisor = job.Advisor(config("step_ms=1"), str, QUICK)
     found = advisor.advise(tmp_path)
     advisor.verify(found, tmp_path)
     assert found.verified[0][0] == "present"
@@ -113,6 +107,7 @@ def test_a_setting_that_cannot_be_is_refused(given, setting):
 
 
 def test_the_command_measures_writes_and_applies(synthetic, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(job, "SECONDS", QUICK)
     monkeypatch.chdir(tmp_path)
     given = (f"dataset_base_path={synthetic}", f"cache.folder={tmp_path / 'cache'}", "step_ms=0", "data.cache=off")
     monkeypatch.setattr(sys, "argv", ["advise", *SMALL, *given, "html=a.html", "json=a.json", "apply=true"])
@@ -124,11 +119,3 @@ def test_the_command_measures_writes_and_applies(synthetic, tmp_path, monkeypatc
     assert printed.count("measuring present") == 1
     if told["best"]:
         assert "tuned" in printed
-
-
-def test_progress_is_a_line_for_each_thing_measured(capsys):
-    console = Console(force_terminal=False)
-    with job.progress(console) as show:
-        for what in ("a", "b", "a"):
-            show(what)
-    assert capsys.readouterr().out.splitlines() == ["measuring a", "measuring b"]

@@ -8,11 +8,15 @@ from advisor.trials import Batches, timing
 
 from ocr.advisor.measure import (
     BUSY,
+    MIN_BATCHES,
     ModelStep,
+    OtherPrograms,
     Pass,
+    Round,
     SleepingStep,
     Timing,
     Trial,
+    _whole_epoch,
     find_device,
     run_pass,
     run_trials,
@@ -34,10 +38,25 @@ def test_the_rest_of_an_epoch_is_as_fast_as_its_part():
     assert 1.0 <= found.seconds < 5.0
 
 
-def test_a_long_batch_does_not_hold_up_a_measurement():
-    began = time.perf_counter()
-    assert run_pass(Batches(1000, 0.05), None, 1000, 1000, 0.01).done == 4
-    assert time.perf_counter() - began < 2
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_part_predicts_an_epoch_of_workers_that_make_a_batch_each(workers):
+    # Batch i of a worker is there after i seconds; nothing else takes time.
+    arrivals = [1.0 + index // workers for index in range(3 * workers + 1)]
+    assert _whole_epoch(arrivals, arrivals[-1], 100 * workers, workers) == pytest.approx(100, rel=0.03)
+
+
+def test_a_step_that_is_slower_than_the_loader_predicts_an_epoch():
+    arrivals = [0.5, 2.5, 4.5, 6.5]
+    assert _whole_epoch(arrivals, 8.5, 50, 1) == pytest.approx(0.5 + 50 * 2.0)
+
+
+def test_a_pass_is_cut_after_two_batches_of_each_worker_or_a_few_long_ones():
+    assert run_pass(Batches(1000, 0.02), None, 1000, 1000, 0.05).done == 3
+    eight = Batches(1000)
+    eight.num_workers = 8
+    assert run_pass(eight, None, 1000, 1000, 0.0).done == MIN_BATCHES
+    eight.engine = "threads"
+    assert run_pass(eight, None, 1000, 1000, 0.0).done == MIN_BATCHES
 
 
 def test_the_pass_that_is_not_counted_reads_the_batches_that_are():
@@ -64,23 +83,33 @@ def test_nothing_starts_after_the_time_is_up():
     assert trial.timing.passes == []
 
 
-def test_of_noisy_rounds_the_quietest_counts_and_quiet_ones_replace_it():
-    found = Timing(1)
-    passes = {share: Pass(share, 0, 0, 1, 1, 1) for share in (0.9, 0.5, 0.05, 0.04)}
-    found.add([passes[0.9]], 0.9)
-    found.add([passes[0.5]], 0.5)
-    assert found.is_noisy
-    assert found.seconds == 0.5
-    found.add([passes[0.05]], 0.05)
-    found.add([passes[0.04]], 0.04)
+def rounds(*others: float) -> Timing:
+    """One pass per round, which takes as many seconds as others take of the cores."""
+    return Timing(1, [Round((Pass(share, 0, 0, 1, 1, 1),), share) for share in others])
+
+
+def test_quiet_rounds_count_and_noisy_ones_do_not():
+    found = rounds(0.9, 0.04, 0.5, 0.05)
     assert not found.is_noisy
-    assert found.passes == [passes[0.05], passes[0.04]]
-    found.add([passes[0.9]], 0.9)
-    assert len(found.passes) == 2
+    assert [one.seconds for one in found.passes] == [0.04, 0.05]
+
+
+def test_if_the_load_never_ends_all_rounds_count():
+    found = rounds(0.80, 0.82, 0.84)
+    assert found.is_noisy
+    assert found.seconds == 0.82
+
+
+def test_all_trials_have_more_rounds_on_a_busy_machine_and_none_on_a_quiet_one(monkeypatch):
+    for share, expected in ((0.0, 2), (0.9, 3)):
+        monkeypatch.setattr(OtherPrograms, "share", lambda self, share=share: share)
+        trials = {name: Trial(Batches(1), None, 0.0) for name in "ab"}
+        run_trials(trials, str, rounds=2, repeats=1)
+        assert {len(trial.timing.rounds) for trial in trials.values()} == {expected}
 
 
 def test_configurations_are_compared_by_pages_and_not_by_batches():
-    small = Timing(80, [Pass(4.0, 0, 0, 80, 80, 80.0)], 0.0)
+    small = Timing(80, [Round((Pass(4.0, 0, 0, 80, 80, 80.0),), 0.0)])
     assert timing(seconds=4.0).pages_per_second == pytest.approx(25)
     assert small.pages_per_second == pytest.approx(20)
     assert timing(others=2 * BUSY).is_noisy

@@ -55,3 +55,9 @@ def test_what_the_command_line_sets_itself_cannot_be_applied(project):
 def test_a_tuned_config_does_not_include_itself(project):
     with rejects(ConfigError, setting="data", value="tuned"):
         apply_changes(CHANGE, {"data": "tuned", "experiment": None}, compose_training, "ocr advise")
+
+
+def test_advice_to_change_nothing_is_a_config_too(project):
+    path, use = apply("experiment=mine", change=(), experiment="mine")
+    assert (use, path.exists()) == ("data=tuned", True)
+    assert compose_training(["experiment=mine", "data=tuned"]) == compose_training(["experiment=mine"])

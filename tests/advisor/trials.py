@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ocr.advisor.advice import Advice, Change, Row
-from ocr.advisor.measure import Pass, Timing
+from ocr.advisor.measure import Pass, Round, Timing
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.stage import FixedStage
 
@@ -44,9 +44,7 @@ class Batches:
 
 def timing(seconds: float = 2.0, waited: float = 0.5, others: float = 0.0) -> Timing:
     """Of an epoch of ten batches with a hundred pages."""
-    made = Timing(10)
-    made.add([Pass(seconds, 0.1, waited, 10, 100, 100.0)], others)
-    return made
+    return Timing(10, [Round((Pass(seconds, 0.1, waited, 10, 100, 100.0),), others)])
 
 
 def row(name: str, gain: float, setting: str = "workers", **known: Any) -> Row:

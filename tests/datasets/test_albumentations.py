@@ -455,3 +455,15 @@ def test_a_transform_that_was_used_has_the_digest_it_had() -> None:
     before = stages_digest(fixed)
     DBTransforms([*fixed])(GRAY)
     assert stages_digest(fixed) == before
+
+
+def test_a_word_below_the_width_of_a_tall_page_holds_a_crop_around_boxes() -> None:
+    image = np.zeros((400, 60, 3), dtype=np.uint8)
+    low = np.array([[5, 300], [50, 300], [50, 320], [5, 320]], np.float32)
+    page = Sample(0, "", "", Polygons.pack([low]), image=image, shape=(60, 400))
+    stage = RandomAlbumentations((A.BBoxSafeRandomCrop(p=1),))
+    for seed in range(20):
+        moved = run([stage], page, np.random.default_rng(seed))
+        (word,) = moved.polygons
+        assert word.min() > -0.5
+        assert (word < np.array([moved.width, moved.height]) + 0.5).all()

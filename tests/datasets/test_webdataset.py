@@ -83,6 +83,7 @@ def test_a_part_of_the_shards_is_a_part_of_the_samples(synthetic, tmp_path):
     whole = folder(synthetic, "train")
     shards = write_shards(whole, tmp_path, "train")
     dataset = OCRWebDataset(shards / "train-000001.tar", FIXED)
+    assert dataset.source.location == str(shards / "train-000001.tar")
     assert list(dataset.source.names) == whole.source.names[3:6]
     assert_same(dataset[0]["image"], whole[3]["image"])
 

@@ -1,4 +1,4 @@
-"""ocr export: models of other runtimes that find what the checkpoint finds."""
+"""glyphfeed export: models of other runtimes that find what the checkpoint finds."""
 
 import os
 import re
@@ -238,7 +238,7 @@ def test_a_model_that_finds_other_boxes_is_not_put_in_its_place_unless_forced(ru
         ("onx", "fp32", "--to", "onx"),
         ("onnx", "bf16", "--precision", "bf16"),
         ("torchscript", "int8", "--precision", "int8"),
-        ("onnx", "int8", "calibration", None),
+        ("onnx", "int8", "--calibration", None),
     ],
 )
 def test_what_cannot_be_exported_is_refused_before_anything_is_computed(run_export, format, precision, setting, value):

@@ -12,7 +12,7 @@ import torch
 from outlines import arc, box, turned
 from rejection import rejects
 
-from benchmarks.tables.boxes import Agreement, Page, network_like, usual_loop
+from benchmarks.reference import MapPage, network_like, usual_loop
 from ocr.datasets.build import make
 from ocr.errors import ConfigError
 from ocr.evaluation import BoxesFromMap, BoxPool
@@ -210,7 +210,40 @@ def random_page(seed, side=160):
         cv2.fillPoly(drawn, [cv2.boxPoints((centre.tolist(), size.tolist(), angle)).astype(np.int32)], 1.0)
     # Away from the border, where OpenCV paints a cropped mask less exactly than a whole one.
     prob_map = np.pad(network_like(drawn, rng), 40)
-    return Page(prob_map, np.diag([1.7, 1.7, 1.0]), (408, 408))
+    return MapPage(prob_map, np.diag([1.7, 1.7, 1.0]), (408, 408))
+
+
+def outer_ring(box):
+    """The outline without the bays that closed, which clipper leaves as slits."""
+    parts = shapely.get_parts(shapely.make_valid(shapely.Polygon(box), method="structure"))
+    return max(parts, key=lambda part: part.area).exterior
+
+
+class Agreement:
+    """How far two sets of boxes are from each other, in pixels of the map."""
+
+    def __init__(self):
+        self.missing, self.extra, self.score_gap = 0, 0, 0.0
+        self.gaps = []
+
+    def compare(self, page, usual, ours):
+        """Match each usual box with the nearest of ours, outline against outline (symmetric Hausdorff distance)."""
+        scale = float(np.sqrt(abs(np.linalg.det(page.inverse_matrix[:2, :2]))))
+        rings = [outer_ring(polygon) for polygon in ours.polygons]
+        free = set(range(len(rings)))
+        tree = shapely.STRtree(rings)
+        for found, score in usual:
+            ring = outer_ring(found)
+            near = [index for index in tree.query(ring, "dwithin", scale) if index in free]
+            gaps = {i: shapely.hausdorff_distance(ring, rings[i], densify=0.1) / scale for i in near}
+            best = min(gaps, key=gaps.__getitem__, default=None)
+            if best is None or gaps[best] > 3:
+                self.missing += 1
+                continue
+            free.remove(best)
+            self.gaps.append(gaps[best])
+            self.score_gap = max(self.score_gap, abs(score - float(ours.scores[best])))
+        self.extra += len(free)
 
 
 @pytest.mark.parametrize("use_polygon", [True, False])

@@ -2,8 +2,10 @@
 
 import json
 
+from PIL import Image
+
 BOXES = [(10, 10, 90, 30), (10, 40, 60, 60)]
-WITHOUT_TEXT = ("doctr", "pascal_voc", "td500")
+WITHOUT_TEXT = ("doctr", "pascal_voc", "td500", "yolo")
 WITHOUT_IGNORE = ("doctr",)
 
 
@@ -213,6 +215,17 @@ XML = {
 <object><name>text</name><difficult>1</difficult>
 <bndbox><xmin>10</xmin><ymin>40</ymin><xmax>60</xmax><ymax>60</ymax></bndbox></object></annotation>""",
 }
+XML["alto"] = """<?xml version="1.0" encoding="UTF-8"?>
+<alto xmlns="http://www.loc.gov/standards/alto/ns-v4#" xmlns:xlink="http://www.w3.org/1999/xlink">
+<Description><MeasurementUnit>pixel</MeasurementUnit>
+<sourceImageInformation><fileName>a.jpg</fileName></sourceImageInformation></Description>
+<Tags><OtherTag ID="T1" LABEL="illegible" DESCRIPTION="line type illegible"/></Tags>
+<Layout><Page ID="p" PHYSICAL_IMG_NR="1" WIDTH="100" HEIGHT="200"><PrintSpace>
+<TextBlock ID="b"><TextLine ID="l1" HPOS="10" VPOS="10" WIDTH="80" HEIGHT="20">
+<String ID="s1" CONTENT="Total, 5" HPOS="10" VPOS="10" WIDTH="80" HEIGHT="20" WC="0.9"/><SP/></TextLine>
+<TextLine ID="l2" TAGREFS="T1" HPOS="10" VPOS="40" WIDTH="50" HEIGHT="20">
+<String ID="s2" CONTENT="###" HPOS="10" VPOS="40" WIDTH="50" HEIGHT="20"/></TextLine>
+</TextBlock></PrintSpace></Page></Layout></alto>"""
 _TEXTS = [(FIRST, "Total, 5"), (SECOND, "###")]
 _ENTRIES = [{"transcription": text, "points": corners(box)} for box, text in _TEXTS]
 _BOXED = [
@@ -230,6 +243,7 @@ TEXT = {
             for box, text in _TEXTS
         )
     ),
+    "yolo": lines("0 0.5 0.1 0.8 0.1", "1 0.35 0.25 0.5 0.1"),
     "td500": lines("0 0 10 10 80 20 0", "1 1 10 40 50 20 0.0"),
     "paddle": f"./a.jpg\t{json.dumps(_ENTRIES)}\n",
     "wildreceipt": json.dumps({"file_name": "a.jpg", "height": 200, "width": 100, "annotations": _BOXED}) + "\n",
@@ -243,7 +257,16 @@ def write_example(folder, format, content=None):
     path = folder / format / f"a{SUFFIXES.get(format, '.txt')}"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(CONTENTS[format] if content is None else content)
+    if format == "yolo":
+        (path.parent / "data.yaml").write_text("names: {0: text, 1: ignore}\n")
     return path
+
+
+def write_page(folder):
+    """The image of the page, for formats that count in shares of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (100, 200)).save(folder / "a.jpg")
+    return folder
 
 
 def expected(format):

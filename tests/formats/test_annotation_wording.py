@@ -36,7 +36,7 @@ def mmocr(page):
 # The format that is asked for, what the file holds, and its name if it is not that of the example.
 FILES = [
     ("auto", "", "a.txt"),
-    ("auto", "hello\n0 0.48 0.63 0.69 0.71\n", "a.txt"),
+    ("auto", "hello\n0 48 63 69 71\n", "a.txt"),
     ("auto", "1,2,###\n", "a.txt"),
     ("auto", {"Blocks": []}, "a.json"),
     ("auto", {"pages": {}}, "a.json"),
@@ -63,6 +63,10 @@ FILES = [
     ("total_text", "x: [[1 2 3]], y: [[1 2]], ornt: [u'c'], transcriptions: [u'a']\n", None),
     ("total_text", "0,0,9,0,9,5,one\n1,2,3,4,two\n", None),
     ("td500", "0 0 10 10 80 20 90\n", None),
+    ("yolo", "0 0.5 0.5 0.1 0.1\n", None),
+    ("alto", XML["alto"].replace("<MeasurementUnit>pixel", "<MeasurementUnit>mm10"), None),
+    ("alto", XML["alto"].replace("<MeasurementUnit>pixel", "<MeasurementUnit>point"), None),
+    ("alto", XML["alto"].replace('HPOS="10"', 'HPOS="x"', 1).replace('<String ID="s1"', '<SP ID="s1"'), None),
     ("paddle", 'a.jpg\t[]\nb.jpg\na.jpg\t[{}]\nc.jpg\t[{"points": []}, 5]\n', None),
     ("wildreceipt", '{"file_name": "a.jpg", "annotations": [{"segmentation": [], "bbox": [1, 2, 3, 4]}]}\n{', None),
     ("cvat", XML["cvat"].replace('ytl="10.00"', 'ytl="x"'), None),
@@ -102,6 +106,7 @@ IN_PART = [
 WORD = Word("1", SQUARE, "a")
 WRITTEN = [
     ("page_xml", {"a.jpg": Page((WORD,), (9, 9))}),
+    ("yolo", {"a.jpg": Page((WORD,))}),
     ("cvat", {"a.jpg": Page((WORD,))}),
     ("cvat", {"a.jpg": Page((replace(WORD, points=SQUARE[:2]),), (9, 9))}),
     ("native", {"a.jpg": Page((WORD, WORD))}),

@@ -5,7 +5,7 @@ from rejection import rejects
 
 from ocr.errors import AnnotationError
 from ocr.formats import read_annotations
-from ocr.formats.ctw1500 import parse_ctw1500
+from ocr.formats.curved_text import parse_ctw1500
 
 POINTS = [[10 * at, 5] for at in range(7)] + [[60 - 10 * at, 25] for at in range(7)]
 OUTLINE = ",".join(f"{x},{y}" for x, y in POINTS)

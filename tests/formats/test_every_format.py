@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from format_examples import CONTENTS, JSON, XML, expected, write_example
+from format_examples import CONTENTS, JSON, XML, expected, write_example, write_page
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rejection import rejects
@@ -25,23 +25,23 @@ def test_every_format_has_an_example():
 @pytest.mark.parametrize("format", FORMATS)
 def test_auto_recognises_a_file_and_reads_the_words_as_the_format_does(tmp_path, format):
     path = write_example(tmp_path, format)
-    images = tmp_path / "images"
-    images.mkdir()
-    (images / "a.jpg").touch()
+    images = write_page(tmp_path / "images")
     found = read_annotations(path, image_path=images)
     assert found.format == format
     assert words_of(found) == expected(format)
     assert found == read_annotations(path, format, images)
     assert (found.notes, found.files) == ((), (path,))
     if format in JSON:
-        recognised = [name for name, other in FORMATS.items() if other.recognise and other.recognise(JSON[format])]
+        recognised = [name for name, other in FORMATS.items() if other.content == "json" and other.sniff(JSON[format])]
         assert recognised == [format]
 
 
-@pytest.mark.parametrize("format", ["icdar2015", "td500", "ctw1500", "cvat", "pascal_voc", "labelme", "cord"])
+@pytest.mark.parametrize(
+    "format", ["icdar2015", "td500", "ctw1500", "cvat", "pascal_voc", "labelme", "cord", "yolo", "alto"]
+)
 def test_a_folder_with_a_file_per_image_is_recognised_too(tmp_path, format):
     folder = write_example(tmp_path, format).parent
-    (folder / "a.jpg").touch()
+    write_page(folder)
     if format == "cvat":
         with rejects(AnnotationError, setting="annotation_format", value="cvat", path=folder):
             read_annotations(folder)

@@ -170,7 +170,6 @@ def test_text_that_is_not_json_is_named(tmp_path, format):
     ("content", "value", "lines", "held"),
     [
         (f"{QUAD},a\nhello\n1,2,3\n", "hello", [2, 3], " 0 numbers "),
-        ("0 0.48 0.63 0.69 0.71\n", "0 0.48 0.63 0.69 0.71", [1], "YOLO"),
         ("1,2,9,5,2015\n", "1,2,9,5,2015", [1], " 5 numbers "),
         ("1,2,3\n", "1,2,3", [1], " 3 numbers "),
     ],

@@ -5,7 +5,7 @@ from rejection import rejects
 
 from ocr.errors import AnnotationError
 from ocr.formats import read_annotations
-from ocr.formats.total_text import parse_total_text
+from ocr.formats.curved_text import parse_total_text
 
 RECORDS = """\
 x: [[206 251 386 542 620 646 550 358 189 140]], y: [[ 633  811  931  946  926  976 1009  989  845  629]], \

@@ -1,13 +1,15 @@
 """Annotations written for tools and other detectors come back as they were, as far as the format holds them."""
 
 import json
+from pathlib import Path
 
 import pytest
+from PIL import Image
 from rejection import rejects
 
 from ocr.errors import AnnotationError, ConfigError
 from ocr.formats import FORMATS, Annotations, Page, Word, read_annotations, write_annotations
-from ocr.formats.shapes import RotatedBox
+from ocr.formats.values import RotatedBox
 from ocr.formats.write import WRITTEN
 
 BOX = [[94, 40], [316, 40], [316, 79.5], [94, 79.5]]
@@ -29,26 +31,38 @@ def written(tmp_path, format, annotations=ANNOTATIONS, **more):
     return target, notes
 
 
+def images_of(folder):
+    folder.mkdir(exist_ok=True)
+    for name, page in ANNOTATIONS.pages.items():
+        Image.new("L", page.size).save(folder / Path(name).name)
+    return folder
+
+
 def read_back(target, format):
     """One file, or the folder and what is in its sub-folders."""
     if not target.is_dir():
         return read_annotations(target).pages
-    files = [file for file in sorted(target.rglob("*")) if file.is_file()]
-    pages = [page for file in files for page in read_annotations(file, format).pages.items()]
+    files = [file for file in sorted(target.rglob("*")) if file.is_file() and file.suffix != ".yaml"]
+    images = images_of(target.parent / "images") if format == "yolo" else None
+    pages = [page for file in files for page in read_annotations(file, format, images).pages.items()]
     return dict(pages)
+
+
+def text_of(target):
+    return next(target.glob("a.*")).read_text() if target.is_dir() else target.read_text()
 
 
 def test_the_formats_that_are_written():
     assert set(WRITTEN) == {
-        *("native", "coco", "label_studio", "cvat", "labelme", "via", "mmocr", "paddle", "pascal_voc")
+        *("native", "coco", "label_studio", "cvat", "labelme", "via", "mmocr", "paddle", "pascal_voc", "yolo", "alto")
     }
 
 
-@pytest.mark.parametrize("format", [name for name in WRITTEN if name != "pascal_voc"])
+@pytest.mark.parametrize("format", [name for name in WRITTEN if name not in ("pascal_voc", "yolo")])
 def test_words_survive_the_way_there_and_back(tmp_path, format):
     target, notes = written(tmp_path, format)
     pages = read_back(target, format)
-    assert list(pages) == (["a.jpg", "b c.png"] if format == "labelme" else ["a.jpg", "sub/b c.png"])
+    assert list(pages) == ["a.jpg", "b c.png" if format == "labelme" else "sub/b c.png"]
     lacks = FORMATS[format].lacks
     assert len(notes) == len(lacks)
     assert all(f"the {field} of " in note for field, note in zip(lacks, notes, strict=True))
@@ -107,7 +121,7 @@ def test_predictions_carry_scores_and_the_version_of_the_model(tmp_path):
 def test_scores_are_kept_by_the_other_formats_and_the_words_still_read(tmp_path, format):
     scores = {"a.jpg": [0.9125, 0.8, 0.7, 0.6], "sub/b c.png": []}
     target, _ = written(tmp_path, format, scores=scores)
-    text = (target / "a.json").read_text() if target.is_dir() else target.read_text()
+    text = text_of(target)
     assert "0.9125" in text
     assert len(read_back(target, format)["a.jpg"].words) == 4
 
@@ -115,7 +129,7 @@ def test_scores_are_kept_by_the_other_formats_and_the_words_still_read(tmp_path,
 @pytest.mark.parametrize("format", [name for name in WRITTEN if "note" not in FORMATS[name].lacks])
 def test_notes_for_the_person_who_looks_are_written(tmp_path, format):
     target, _ = written(tmp_path, format)
-    text = (target / "a.json").read_text() if target.is_dir() else target.read_text()
+    text = text_of(target)
     assert ("look &lt;here&gt;" if format == "cvat" else "look <here>") in text
 
 
@@ -125,7 +139,7 @@ def test_scores_must_be_as_many_as_words(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("format", ["label_studio", "cvat", "mmocr", "pascal_voc"])
+@pytest.mark.parametrize("format", ["label_studio", "cvat", "mmocr", "pascal_voc", "yolo", "alto"])
 def test_a_format_that_needs_the_size_of_a_page_asks_for_the_images(tmp_path, format):
     with rejects(AnnotationError, setting="image_path", value="a.jpg"):
         written(tmp_path, format, Annotations("x", "native", {"a.jpg": Page(WORDS)}))

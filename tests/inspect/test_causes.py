@@ -7,9 +7,18 @@ from typing import Any
 import pytest
 
 from ocr.inspect import causes
-from ocr.inspect.causes import FALSE_RULES, MISSED_RULES, OTHER, cause_of_false, cause_of_miss, describe_sides
-from ocr.inspect.evidence import FalseBox, LooseMatch, MissedWord
-from ocr.inspect.gains import CURES
+from ocr.inspect.causes import (
+    FALSE_RULES,
+    MISSED_RULES,
+    OTHER,
+    FalseBox,
+    MissedWord,
+    cause_of_false,
+    cause_of_miss,
+    describe_sides,
+)
+from ocr.inspect.inspection import FIXES
+from ocr.inspect.page import LooseMatch
 from ocr.inspect.shapes import Shape, Texture
 
 LINE = Shape(height=16, length=120, angle=0, contrast=120, is_light=False, x=0.5, y=0.5)
@@ -35,8 +44,8 @@ CASES: list[tuple[Callable[[Any], str | None], Any]] = [
         (causes.under_threshold, replace(WORD, loose=LooseMatch(setting, 0.2, 0.55)))
         for setting in ("box_thresh", "thresh", "min_size", "max_candidates")
     ),
-    (causes.badly_sized, replace(WORD, iou=0.43, sides=(-30.0, 1.0, 0.2, 4.0))),
-    (causes.badly_sized, replace(WORD, iou=0.1, sides=(0.1, 0.2, 0.0, -0.3))),
+    (causes.low_iou, replace(WORD, iou=0.43, sides=(-30.0, 1.0, 0.2, 4.0))),
+    (causes.low_iou, replace(WORD, iou=0.1, sides=(0.1, 0.2, 0.0, -0.3))),
     (causes.too_small, replace(WORD, shape=replace(LINE, height=5.2))),
     (causes.faint, replace(WORD, shape=replace(LINE, contrast=20))),
     (causes.unusual, replace(WORD, shape=replace(LINE, angle=-80))),
@@ -47,7 +56,7 @@ CASES: list[tuple[Callable[[Any], str | None], Any]] = [
     (causes.piece_of_word, PIECE),
     (causes.piece_of_word, replace(PIECE, word_found=True, others_inside=0)),
     (causes.duplicate, replace(BOX, word_found=True, inside=0.9, covers=0.8, iou=0.7)),
-    (causes.box_badly_sized, replace(BOX, iou=0.4)),
+    (causes.box_of_low_iou, replace(BOX, iou=0.4)),
     (causes.logo_or_code, replace(BOX, texture=replace(PRINT, uniform_columns=0.95, strokes=3))),
     (causes.logo_or_code, replace(BOX, relative_height=4)),
     (causes.rule_or_border, replace(BOX, texture=replace(PRINT, longest_line=0.9))),
@@ -64,7 +73,7 @@ LEFT_TO_OTHERS: list[tuple[Callable[[Any], str | None], Any]] = [
     (causes.split, replace(WORD, pieces=1, pieces_cover=0.8)),
     (causes.split, replace(WORD, pieces=3, pieces_cover=0.2)),
     (causes.under_threshold, WORD),
-    (causes.badly_sized, replace(WORD, iou=0.05)),
+    (causes.low_iou, replace(WORD, iou=0.05)),
     (causes.too_small, WORD),
     (causes.faint, WORD),
     (causes.unusual, WORD),
@@ -74,7 +83,7 @@ LEFT_TO_OTHERS: list[tuple[Callable[[Any], str | None], Any]] = [
     (causes.piece_of_word, replace(PIECE, covers=0.6)),
     (causes.duplicate, replace(BOX, word_found=True, inside=0.1, covers=0.2)),
     (causes.duplicate, replace(BOX, inside=0.9)),
-    (causes.box_badly_sized, replace(BOX, iou=0.4, word_found=True)),
+    (causes.box_of_low_iou, replace(BOX, iou=0.4, word_found=True)),
     (causes.logo_or_code, BOX),
     (causes.rule_or_border, replace(THIN, edge_distance=9)),
     (causes.unlabelled_text, replace(BOX, score=0.6)),
@@ -104,9 +113,9 @@ def test_the_threshold_that_hides_a_word_is_named(setting):
 
 
 def test_a_box_of_the_wrong_size_says_by_how_much_and_where():
-    told = causes.badly_sized(replace(WORD, iou=0.43, sides=(-30.0, 1.0, 0.2, 4.0)))
-    assert all(part in told for part in ("0.43", "30 px", "left", "4 px", "bottom"))
-    assert "1 px" not in told
+    detail = causes.low_iou(replace(WORD, iou=0.43, sides=(-30.0, 1.0, 0.2, 4.0)))
+    assert all(part in detail for part in ("0.43", "30 px", "left", "4 px", "bottom"))
+    assert "1 px" not in detail
     assert "px" not in describe_sides((0.1, 0.2, 0.0, -0.3))
 
 
@@ -119,7 +128,7 @@ def test_what_was_seen_comes_before_what_is_suspected_and_nothing_seen_is_other(
     assert cause_of_false(replace(BOX, words_covered=2, word_found=True, inside=0.9))[0] == "merged"
 
 
-def test_every_rule_has_both_cases_and_every_cause_a_cure():
+def test_every_rule_has_both_cases_and_every_cause_a_fix():
     rules = {rule.__name__ for rule in (*MISSED_RULES.values(), *FALSE_RULES.values())}
     assert {rule.__name__ for rule, _ in CASES} == {rule.__name__ for rule, _ in LEFT_TO_OTHERS} == rules
-    assert set(CURES) == set(causes.CAUSES)
+    assert set(FIXES) == set(causes.CAUSES)

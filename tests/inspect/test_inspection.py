@@ -6,24 +6,22 @@ import json
 
 import numpy as np
 import pytest
-from judged_pages import BOTH, BOXES, ONE, SEEN, THREE, WORDS, inspection, judged
+from evaluated_pages import BOTH, BOXES, ONE, SEEN, THREE, WORDS, evaluated, inspection
 from rich.console import Console
 from test_causes import CASES
 
 from ocr.evaluation.hmean import Counts
 from ocr.inspect.causes import FALSE_RULES, MISSED_RULES
 from ocr.inspect.compare import Comparison, show_comparison
-from ocr.inspect.curves import calibrate, cost_of_lowering
-from ocr.inspect.gains import cured
-from ocr.inspect.inspection import Inspection
-from ocr.inspect.screen import show
-from ocr.inspect.tables import write_comparison, write_parquet, write_tables
+from ocr.inspect.inspection import Inspection, without
+from ocr.inspect.result import calibrate, cost_of_lowering
+from ocr.inspect.tables import show, write_comparison, write_parquet, write_tables
 
 
 @pytest.fixture(scope="module")
 def example() -> Inspection:
     """A page with errors, and one without."""
-    return inspection(judged(WORDS, SEEN, name="=a.png"), judged([ONE], [(ONE, 0.8)], name="b.png"))
+    return inspection(evaluated(WORDS, SEEN, name="=a.png"), evaluated([ONE], [(ONE, 0.8)], name="b.png"))
 
 
 def test_scores_are_those_of_all_pages_together(example):
@@ -38,15 +36,15 @@ def test_a_gain_is_the_hmean_without_the_errors_of_a_cause(example):
     assert [gain.cause for gain in example.gains] == ["merged", "under a threshold"]
     # 5 of 5 boxes right, 5 of 6 words found.
     assert gains["merged"].points == pytest.approx(100 * (10 / 11 - 0.6))
-    assert "boxes.box_thresh=0.1" in gains["under a threshold"].cure
+    assert "boxes.box_thresh=0.1" in gains["under a threshold"].fix
     assert example.explained == 1
 
 
-def test_better_labels_cure_without_another_box():
+def test_better_labels_need_no_other_box():
     counts = Counts(matched=8, boxes=10, words=10)
-    assert cured(counts, "unlabelled text", 0, 2) == Counts(10, 10, 12)
-    assert cured(counts, "labelled twice", 2, 0) == Counts(8, 10, 8)
-    assert cured(counts, "split", 1, 2) == Counts(9, 9, 10)
+    assert without(counts, "unlabelled text", 0, 2) == Counts(10, 10, 12)
+    assert without(counts, "labelled twice", 2, 0) == Counts(8, 10, 8)
+    assert without(counts, "split", 1, 2) == Counts(9, 9, 10)
 
 
 def test_a_word_under_box_thresh_says_what_finding_it_costs(example):
@@ -65,9 +63,8 @@ def test_calibration_is_the_distance_of_score_and_share_right():
 
 def test_curves_hold_the_settings_own_values_and_fall_with_tighter_overlaps(example):
     for name in ("thresh", "box_thresh"):
-        own = [point for point in example.curves[name] if point.value == getattr(BOXES, name)]
-        assert [point.counts for point in own] == [example.counts]
-    recalls = [point.counts.recall for point in example.curves["iou"]]
+        assert example.curves[name][getattr(BOXES, name)] == example.counts
+    recalls = [counts.recall for counts in example.curves["iou"].values()]
     assert recalls == sorted(recalls, reverse=True)
 
 
@@ -106,7 +103,7 @@ def test_parquet_holds_the_same_rows(example, tmp_path):
 
 
 def test_a_set_without_any_word_or_box_can_be_shown(tmp_path):
-    empty = inspection(judged([], []))
+    empty = inspection(evaluated([], []))
     show(empty, Console(quiet=True))
     write_tables(empty, tmp_path)
     assert (empty.counts.hmean, empty.errors, empty.explained) == (1, [], 1)
@@ -114,7 +111,9 @@ def test_a_set_without_any_word_or_box_can_be_shown(tmp_path):
 
 def test_a_comparison_names_what_was_gained_and_lost(example, tmp_path):
     seen = [(ONE, 0.9), (THREE, 0.9), (BOTH, 0.9), ((120, 120, 200, 140), 0.9)]
-    after = inspection(judged(WORDS, seen, name="=a.png"), judged([ONE], [(ONE, 0.8)], name="b.png"), name="b.ckpt")
+    after = inspection(
+        evaluated(WORDS, seen, name="=a.png"), evaluated([ONE], [(ONE, 0.8)], name="b.png"), name="b.ckpt"
+    )
     comparison = Comparison(example, after)
     changed, same = comparison.pages
     assert (changed.gained.tolist(), changed.lost.tolist()) == ([2], [1])
@@ -122,9 +121,9 @@ def test_a_comparison_names_what_was_gained_and_lost(example, tmp_path):
     assert not same.any
     assert comparison.causes_of("gained") == {"under a threshold": 1}
     assert comparison.causes_of("new").total() == 1
-    low, high = comparison.interval()
+    low, high = comparison.interval
     assert low <= 100 * (after.counts.hmean - example.counts.hmean) <= high
-    assert comparison.interval() == (low, high)
+    assert Comparison(example, after).interval == (low, high)
     for file in write_comparison(comparison, tmp_path):
         assert file.stat().st_size
     assert json.loads((tmp_path / "comparison.json").read_text())["causes"]["gained"] == {"under a threshold": 1}
@@ -135,7 +134,9 @@ def test_wording_of_an_inspection(example, snapshot):
     shown = Console(record=True, width=150, file=io.StringIO())
     show(example, shown)
     seen = [(ONE, 0.9), (THREE, 0.9), (BOTH, 0.9), ((120, 120, 200, 140), 0.9)]
-    after = inspection(judged(WORDS, seen, name="=a.png"), judged([ONE], [(ONE, 0.8)], name="b.png"), name="b.ckpt")
+    after = inspection(
+        evaluated(WORDS, seen, name="=a.png"), evaluated([ONE], [(ONE, 0.8)], name="b.png"), name="b.ckpt"
+    )
     show_comparison(Comparison(example, after), shown)
     rules = {id(rule): cause for cause, rule in (*MISSED_RULES.items(), *FALSE_RULES.items())}
     for rule, evidence in (*CASES, *((error.detail, None) for error in example.errors)):

@@ -1,6 +1,6 @@
 """A command that ends as users see a known error: exit status 2 and one line on stderr."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -18,3 +18,12 @@ def refuses(kind: type[GlyphFeedError] = ConfigError, **fields: object) -> Itera
         assert ended.value.code == 2
         assert isinstance(ended.value.__context__, kind)
         raise ended.value.__context__
+
+
+def ends_well(main: Callable[[], object]) -> None:
+    """Run a program, which may end with exit status 0."""
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise

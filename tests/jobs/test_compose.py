@@ -11,11 +11,8 @@ from rich.console import Console
 from ocr.errors import ConfigError
 from ocr.jobs.compose import compose_training
 from ocr.jobs.config_folders import CONFIGS, choose_config_dir
-from ocr.jobs.inspect import _options as inspect_options
-from ocr.jobs.label_next import _as_settings as label_next_settings
 from ocr.jobs.page_files import PageFiles
 from ocr.jobs.teacher import build_distillation
-from ocr.jobs.threads import share_cores
 from ocr.jobs.train import check_monitored, train, trained_module
 from ocr.training.schedule import build_schedule
 
@@ -56,7 +53,7 @@ def test_a_config_of_the_same_name_replaces_that_of_the_package_and_is_reported(
 def test_what_advise_writes_into_the_working_directory_is_found(project):
     from ocr.advisor.tuned import write_tuned
 
-    path = write_tuned(["data.num_workers=5"], "data", "webdataset", "ocr advise apply=true")
+    path = write_tuned(["data.num_workers=5"], "data", "webdataset", "glyphfeed advise apply=true")
     assert path.resolve() == project / "configs" / "data" / "tuned.yaml"
     composed = compose_training(["data=tuned"])
     assert composed.dataloaders.train_dataloader.num_workers == 5
@@ -116,20 +113,18 @@ def test_wording_of_errors_of_settings(project, snapshot):
     calls = [
         *(lambda override=override: compose_training([override]) for override, *_ in REFUSED),
         lambda: choose_config_dir(Path("nowhere")),
-        lambda: share_cores(composed("threads.opencv=auto")),
         lambda: compose_training(["transforms.size=auto", *small]),
         lambda: compose_training(["transforms.size=auto", "datasets.train_dataset=null"]),
-        lambda: train(composed("resume=best.safetensors"), Console(quiet=True)),
+        lambda: composed("resume=best.safetensors"),
+        lambda: composed("use_dali=maybe"),
+        lambda: composed("threads.model=all"),
         lambda: train(composed("compile_model=true", "model.checkpoint_gradients=true"), Console(quiet=True)),
         lambda: check_monitored(composed("callbacks.early_stopping.monitor=val/hmeen"), ["val/hmean", "val/recall"]),
         lambda: build_distillation(composed("distil.images=more")),
         lambda: build_schedule(None, "one_cycel", 100),
         lambda: trained_module(config),
-        lambda: inspect_options(["--compare", "a.ckpt"]),
-        lambda: label_next_settings(["--out"]),
-        lambda: PageFiles.of_setting(["-", "pages"]),
-        lambda: PageFiles.of_setting(None),
-        lambda: PageFiles.of_setting("nothing/*.jpg"),
+        lambda: PageFiles.of(["-", "pages"]),
+        lambda: PageFiles.of(["nothing/*.jpg"]),
     ]
     texts = []
     for call in calls:

@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from ocr.cli import app
-from ocr.jobs.predict import predict
+from ocr.jobs.predict import PredictSettings, predict
 from ocr.jobs.test import test as score
 from ocr.jobs.train import train
 
@@ -88,25 +88,23 @@ def test_a_test_names_the_page_that_was_skipped(data, trained, tmp_path):
 
 
 def test_predictions_list_each_page_once_and_no_cell_is_a_formula(data, trained, tmp_path):
-    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        config = compose("predict", ["on_bad_sample=skip", "boxes.thresh=0.0", "boxes.box_thresh=0.0"])
-    config.checkpoint_path, config.images = str(trained[0]), str(data / "images/val")
-    config.out = str(tmp_path / "[/out]")
+    boxes = {"thresh": 0.0, "box_thresh": 0.0}
+    given = {"out": tmp_path / "[/out]", "on_bad_sample": "skip", "boxes": boxes}
     shown = Console(record=True, width=300)
-    out = predict(config, shown)
+    out = predict(PredictSettings(str(trained[0]), [str(data / "images/val")], **given), shown)
     assert str(out) in shown.export_text()
     assert sorted(json.loads((out / "predictions.json").read_text())["images"]) == [NAMES[0], NAMES[2]]
     rows = list(csv.reader((out / "predictions.csv").open()))[1:]
     assert {row[0] for row in rows} == {f"'{NAMES[0]}", f"'{NAMES[2]}"}
 
 
-def test_the_doctor_and_convert_end_with_a_report(data, tmp_path):
+def test_the_doctor_and_shards_end_with_a_report(data, tmp_path):
     out = tmp_path / "shards[/z]"
     looked = CliRunner().invoke(app, ["doctor", str(data), "--html", str(tmp_path / "[/a].html")])
     assert looked.exit_code == 1, looked.output
     assert "[/a].html" in looked.output.replace("\n", "")
     assert "loop" not in looked.stdout
-    converted = CliRunner().invoke(app, ["convert", str(data), str(out), "--on-bad-sample", "skip"])
+    converted = CliRunner().invoke(app, ["shards", str(data), str(out), "--on-bad-sample", "skip"])
     assert converted.exit_code == 0, converted.output
     assert NAMES[1] in converted.output
     index = json.loads((out / "val-index.json").read_text())

@@ -1,4 +1,4 @@
-"""ocr predict: any pages in, the formats of the command out, and on again where it stopped."""
+"""glyphfeed predict: any pages in, the formats of the command out, and on again where it stopped."""
 
 import csv
 import io
@@ -12,15 +12,14 @@ import pytest
 import torch
 from locked_pdf import LOCKED_PDF
 from PIL import Image
-from refusal import refuses
+from refusal import ends_well, refuses
 from rejection import rejects
 
-from ocr import Detector
+from ocr import Detector, cli
 from ocr.deploy import prediction_log
 from ocr.deploy.prediction_log import PredictionLog
 from ocr.errors import ConfigError, ImageError, ImageSizeError, MissingExtraError
 from ocr.formats.read import read_annotations
-from ocr.jobs import predict as job
 from ocr.models.settings import DetectorSettings
 
 ARCHITECTURE = {"encoder": "test_efficientnet", "channels": 16, "head_channels": 4}
@@ -45,18 +44,18 @@ def pages(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def run(model, monkeypatch, capsys):
-    def command(*words: str, out: str = "found", stdin: str = "") -> dict:
+    def command(*words: str, out: str = "found", stdin: str = "", model: object = model) -> dict:
         """The pages of predictions.json."""
-        monkeypatch.setattr(sys, "argv", ["ocr predict", f"checkpoint_path={model}", f"out={out}", *words])
+        monkeypatch.setattr(sys, "argv", ["glyphfeed", "predict", str(model), *words, "--out", out])
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        job.main()
+        ends_well(cli.main)
         return json.loads(Path(out, "predictions.json").read_text())["images"]
 
     return command
 
 
 def test_a_folder_gives_what_the_detector_finds_and_draws_it(run, pages, model, capsys):
-    found = run("images=pages")
+    found = run("pages")
     assert list(found) == ["a.png", "b.jpg", "more/c.png"]
     alone = Detector.load(model)(pages / "a.png").to_dict()
     del alone["name"]
@@ -72,13 +71,13 @@ def test_a_folder_gives_what_the_detector_finds_and_draws_it(run, pages, model, 
 
 
 def test_files_patterns_lists_and_standard_input_are_named_as_they_are_given(run, pages):
-    assert list(run("images=pages/a.png", out="1")) == ["pages/a.png"]
-    assert list(run("images=pages/**/*.png", out="2")) == ["pages/a.png", "pages/more/c.png"]
-    assert list(run("images=[pages/b.jpg,pages/more]", out="3")) == ["pages/b.jpg", "pages/more/c.png"]
+    assert list(run("pages/a.png", out="1")) == ["pages/a.png"]
+    assert list(run("pages/**/*.png", out="2")) == ["pages/a.png", "pages/more/c.png"]
+    assert list(run("pages/b.jpg", "pages/more", out="3")) == ["pages/b.jpg", "pages/more/c.png"]
     listed = f"{pages}/more/c.png\n\npages/a.png\r\n"
-    assert list(run("images=-", out="4", stdin=listed)) == [f"{pages}/more/c.png", "pages/a.png"]
+    assert list(run("-", out="4", stdin=listed)) == [f"{pages}/more/c.png", "pages/a.png"]
     assert len(list(Path("4/drawn").rglob("*.jpg"))) == 2
-    assert list(run("images=-", "boxes=null", out="5", stdin="pages/a.png\0pages/b.jpg\0")) == [
+    assert list(run("-", out="5", stdin="pages/a.png\0pages/b.jpg\0")) == [
         "pages/a.png",
         "pages/b.jpg",
     ]
@@ -88,7 +87,7 @@ def test_every_page_of_a_pdf_has_its_number(run, pages):
     pytest.importorskip("pypdfium2")
     sheets = [Image.open(pages / "a.png"), Image.open(pages / "b.jpg")]
     sheets[0].save("pages/scan.pdf", save_all=True, append_images=sheets[1:], resolution=200)
-    found = run("images=pages")
+    found = run("pages")
     assert list(found)[-2:] == ["scan.pdf#page=1", "scan.pdf#page=2"]
     assert found["scan.pdf#page=2"]["page"] == 2
     assert Path("found/drawn/scan.pdf#page=2.jpg").is_file()
@@ -99,7 +98,7 @@ def test_every_page_of_a_pdf_has_a_file_of_its_own(run, pages, format, suffix):
     pytest.importorskip("pypdfium2")
     sheets = [Image.open(pages / "a.png"), Image.open(pages / "b.jpg")]
     sheets[0].save("pages/scan.pdf", save_all=True, append_images=sheets[1:], resolution=200)
-    found = run("images=pages", f"formats=[json,{format}]", "draw=false")
+    found = run("pages", "--format", "json", "--format", format, "--no-draw")
     folder = Path(f"found/predictions.{format}")
     files = ("a", "b", "more/c", "scan.pdf#page=1", "scan.pdf#page=2")
     assert {file for file in folder.rglob("*") if file.is_file()} == {folder / f"{name}.{suffix}" for name in files}
@@ -110,7 +109,20 @@ def test_every_page_of_a_pdf_has_a_file_of_its_own(run, pages, format, suffix):
 
 
 def test_other_formats_are_read_back_as_annotations(run, pages):
-    found = run("images=pages", "formats=[json,coco,paddle,label_studio,labelme]", "draw=false")
+    found = run(
+        "pages",
+        "--format",
+        "json",
+        "--format",
+        "coco",
+        "--format",
+        "paddle",
+        "--format",
+        "label_studio",
+        "--format",
+        "labelme",
+        "--no-draw",
+    )
     files = {"coco": ".coco.json", "paddle": ".paddle.txt", "native": ".json", "labelme": ".labelme/a.json"}
     for format, name in files.items():
         read = read_annotations(Path(f"found/predictions{name}"))
@@ -139,31 +151,31 @@ class TestResuming:
     def seen(self, monkeypatch):
         """Names of the pages that are decoded."""
         names = []
-        prepare = Detector.prepare
+        original = Detector.prepare
 
         def prepare(self, page):
             names.append(Path(page.name).name)
-            return prepare(self, page)
+            return original(self, page)
 
-        monkeypatch.setattr(Detector, "prepare", prepare_views)
+        monkeypatch.setattr(Detector, "prepare", prepare)
         return names
 
     def test_pages_that_are_there_are_not_done_again_unless_their_file_changed(self, run, pages, seen, capsys):
-        first = run("images=pages")
+        first = run("pages")
         seen.clear()
-        assert run("images=pages") == first
+        assert run("pages") == first
         assert seen == []
         assert "all 3 pages were there" in capsys.readouterr().out
         Image.open(pages / "b.jpg").rotate(90, expand=True).save(pages / "a.png")
         Image.open(pages / "b.jpg").save(pages / "z.png")
-        again = run("images=pages")
+        again = run("pages")
         assert sorted(seen) == ["a.png", "z.png"]
         assert list(again) == [*first, "z.png"]
         assert again["a.png"] != first["a.png"]
         assert again["b.jpg"] == first["b.jpg"]
 
     def test_an_interrupted_run_leaves_its_pages_and_the_next_goes_on(self, run, pages, seen, monkeypatch, capsys):
-        whole = run("images=pages", out="whole")
+        whole = run("pages", out="whole")
         add = PredictionLog.add
 
         def interrupted(self, name, stamp, page):
@@ -174,33 +186,33 @@ class TestResuming:
         with monkeypatch.context() as patched:
             patched.setattr(PredictionLog, "add", interrupted)
             with pytest.raises(SystemExit) as ended:
-                run("images=pages", "batch_size=1")
+                run("pages", "--batch-size", "1")
         assert ended.value.code == 130
-        assert "goes on from here" in capsys.readouterr().err
+        assert "resumes here" in capsys.readouterr().err
         assert list(json.loads(Path("found/predictions.json").read_text())["images"]) == ["a.png"]
         seen.clear()
-        assert run("images=pages") == whole
+        assert run("pages") == whole
         assert sorted(seen) == ["b.jpg", "c.png"]
 
     def test_a_killed_run_leaves_part_of_a_line_which_is_cut_off(self, run, pages, seen):
-        whole = run("images=pages")
+        whole = run("pages")
         log = Path("found", prediction_log.NAME)
         lines = log.read_bytes().splitlines(keepends=True)
         log.write_bytes(b"".join(lines[:2]) + lines[2][: len(lines[2]) // 2])
         Path("found/predictions.json").unlink()
         seen.clear()
-        assert run("images=pages") == whole
+        assert run("pages") == whole
         assert sorted(seen) == ["b.jpg", "c.png"]
         log.write_bytes(lines[0][:10])
-        assert run("images=pages") == whole
+        assert run("pages") == whole
 
     def test_predictions_of_other_settings_are_not_mixed_or_replaced_unless_asked(self, run, pages):
-        first = run("images=pages")
+        first = run("pages")
         with refuses(setting="out", value=["boxes", "tile"], path="found"):
-            run("images=pages", "boxes.box_thresh=0.9", "tile=null")
+            run("pages", "--box-thresh", "0.9", "--tile", "off")
         with refuses(setting="out", value=["images"], path="found"):
-            run("images=pages/more")
-        assert run("images=pages", "boxes.box_thresh=0.9", "overwrite=true") != first
+            run("pages/more")
+        assert run("pages", "--box-thresh", "0.9", "--overwrite") != first
 
     def test_two_runs_do_not_write_into_one_folder(self, tmp_path):
         with PredictionLog(tmp_path, {}), rejects(ConfigError, setting="out", path=tmp_path):
@@ -211,22 +223,13 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("words", "fields"),
         [
-            ([], {"setting": "images", "value": None}),
-            (["images=empty"], {"path": "empty"}),
-            (["images=nothing/*.jpg"], {"path": "nothing/*.jpg"}),
-            (["images=-"], {"setting": "images", "value": "-"}),
-            (["images=[-,pages]"], {"setting": "images", "value": ["-", "pages"]}),
-            (["images=pages", "formats=[cocoa]"], {"setting": "formats", "value": "cocoa"}),
-            (["images=pages", "on_bad_sample=maybe"], {"setting": "on_bad_sample", "value": "maybe"}),
-            (["images=pages", "boxes.tresh=1"], {"setting": "boxes.tresh"}),
-            (["images=pages", "scales=[0]"], {"setting": "scales", "value": [0]}),
-            (["images=pages", "scales=2"], {"setting": "scales", "value": 2}),
-            (["images=pages", "formats=null"], {"setting": "formats", "value": None}),
-            (["images=pages", "out=null"], {"setting": "out", "value": None}),
-            (["images=pages", "overwrite=no"], {"setting": "overwrite", "value": "no"}),
-            (["images=pages", "draw=off"], {"setting": "draw", "value": "off"}),
+            (["empty"], {"path": "empty"}),
+            (["nothing/*.jpg"], {"path": "nothing/*.jpg"}),
+            (["-"], {"setting": "PAGES", "value": "-"}),
+            (["-", "pages"], {"setting": "PAGES", "value": ["-", "pages"]}),
+            (["pages", "--format", "cocoa"], {"setting": "formats", "value": "cocoa"}),
             (
-                ["images=pages", "decode.max_pixels=100"],
+                ["pages", "--max-pixels", "100"],
                 {"kind": ImageSizeError, "setting": "decode.max_pixels", "value": (100, 140), "path": "pages/a.png"},
             ),
         ],
@@ -240,8 +243,8 @@ class TestRefused:
         pytest.importorskip("pypdfium2")
         Path("pages/locked.pdf").write_bytes(LOCKED_PDF)
         with refuses(ImageError, path="pages/locked.pdf"):
-            run("images=pages")
-        assert len(run("images=pages", "on_bad_sample=skip")) == 3
+            run("pages")
+        assert len(run("pages", "--skip-bad")) == 3
         assert "1 pages skipped" in (shown := capsys.readouterr().out)
         assert "locked.pdf" in shown
 
@@ -249,34 +252,34 @@ class TestRefused:
         for name in ("text.ckpt", "text.safetensors"):
             Path(name).write_text("no model")
             with refuses(setting="model", path=name):
-                run("images=pages", f"checkpoint_path={name}")
+                run("pages", model=name)
         settings = DetectorSettings(ARCHITECTURE).to_dict() | {"format": 99}
         from safetensors.torch import save_file
 
         save_file({"a": torch.zeros(1)}, "newer.safetensors", {"glyphfeed": json.dumps(settings)})
         with refuses(setting="format", value=99, path="newer.safetensors"):
-            run("images=pages", "checkpoint_path=newer.safetensors")
+            run("pages", model="newer.safetensors")
         with refuses(setting=None, path="nowhere.onnx"):
-            run("images=pages", "checkpoint_path=nowhere.onnx")
+            run("pages", model="nowhere.onnx")
         from ocr.models import packaged
 
         monkeypatch.setattr(packaged, "PACKAGED", Path("nowhere/glyphfeed.safetensors"))
         with refuses(setting="weights", path="nowhere/glyphfeed.safetensors"):
-            run("images=pages", "checkpoint_path=null")
+            run("pages", model="glyphfeed")
 
     def test_a_runtime_that_is_not_installed_names_its_extra(self, run, pages, monkeypatch):
         Path("model.onnx").write_bytes(b"")
         monkeypatch.setitem(sys.modules, "onnxruntime", None)
         with refuses(MissingExtraError, setting="export", value="onnxruntime"):
-            run("images=pages", "checkpoint_path=model.onnx")
+            run("pages", model="model.onnx")
 
 
 def test_wording_of_a_prediction(run, pages, monkeypatch, capsys, snapshot):
     """What the terminal shows: a first run, one that resumes, and one that skips a page."""
     monkeypatch.setenv("COLUMNS", "100")
-    run("images=pages", out="pages/found")
-    run("images=pages", out="pages/found")
+    run("pages", out="pages/found")
+    run("pages", out="pages/found")
     (pages / "a.png").write_bytes(b"damaged")
-    run("images=pages", "on_bad_sample=skip", out="pages/found")
+    run("pages", "--skip-bad", out="pages/found")
     # How many boxes an untrained model finds depends on the machine.
     snapshot("predict", re.sub(r"\d+ boxes", "N boxes", capsys.readouterr().out))

@@ -1,4 +1,4 @@
-"""ocr predict, twice: what has changed meanwhile is not in the second outputs as it was."""
+"""glyphfeed predict, twice: what has changed meanwhile is not in the second outputs as it was."""
 
 import io
 import json
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from refusal import ends_well
 
-from ocr import Detector
-from ocr.jobs import predict as job
+from ocr import Detector, cli
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def pages(tmp_path, monkeypatch) -> Path:
 def run(noise_detector, pages, monkeypatch):
     def command(*words: str, images: str = "pages", out: str = "found") -> list[str]:
         """Names of the pages in predictions.json."""
-        given = [f"checkpoint_path={noise_detector}", f"images={images}", f"out={out}", *words]
-        monkeypatch.setattr(sys, "argv", ["ocr predict", *given])
-        job.main()
+        given = ["predict", str(noise_detector), images, "--out", out, *words]
+        monkeypatch.setattr(sys, "argv", ["glyphfeed", *given])
+        ends_well(cli.main)
         return list(json.loads(Path(out, "predictions.json").read_text())["images"])
 
     return command
@@ -50,7 +50,7 @@ def test_drawings_of_the_run_before_are_not_pages_of_the_next(run, pages, capsys
 def test_a_changed_file_that_cannot_be_read_any_more_is_not_in_the_outputs(run, pages, capsys):
     assert run() == ["a.png", "b.png"]
     (pages / "a.png").write_bytes(b"damaged")
-    assert run("on_bad_sample=skip") == ["b.png"]
+    assert run("--skip-bad") == ["b.png"]
     assert "all 1 pages were there" in capsys.readouterr().out
     noise(3).save(pages / "a.png")
     assert run() == ["a.png", "b.png"]
@@ -78,9 +78,9 @@ def test_a_file_that_changes_while_it_is_read_is_done_again(run, pages, monkeypa
         return views
 
     monkeypatch.setattr(Detector, "prepare", changed_meanwhile)
-    run("readers=1")
-    run("readers=1")
-    run("readers=1")
+    run("--readers", "1")
+    run("--readers", "1")
+    run("--readers", "1")
     assert [Path(name).name for name in done] == ["a.png", "b.png", "a.png"]
 
 
@@ -88,4 +88,4 @@ def test_names_on_standard_input_need_not_be_utf_8(run, pages, monkeypatch):
     name = b"pages/\xff.png"
     os.rename("pages/a.png", name)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(name + b"\n"), encoding="utf-8"))
-    assert run("draw=false", images="-") == [os.fsdecode(name)]
+    assert run("--no-draw", images="-") == [os.fsdecode(name)]

@@ -52,6 +52,7 @@ def test_an_error_of_the_config_is_the_same(arguments, capfd):
         (("trainer.max_epoch=1",), {"setting": "trainer.max_epoch"}),
         (("threads=null",), {"setting": "threads", "value": None}),
         (("boxes=null",), {"setting": "boxes", "value": None}),
+        (("use_dali=maybe",), {"setting": "use_dali", "value": "maybe"}),
         (("--config-dir", "nowhere"), {"setting": "--config-dir", "path": "nowhere"}),
     ):
         arguments(*words)
@@ -60,14 +61,6 @@ def test_an_error_of_the_config_is_the_same(arguments, capfd):
         shown = capfd.readouterr().err
         assert shown.startswith("error: ")
         assert shown.count("\n") == 1
-
-
-def test_the_boxes_of_a_prediction_may_be_null_but_no_other_group(arguments):
-    arguments("boxes=null")
-    run_job("predict", lambda config, console: 0)
-    arguments("decode=null")
-    with refuses(setting="decode", value=None):
-        run_job("predict", fail(AssertionError("the job ran")))
 
 
 def test_a_setting_that_points_nowhere_is_named_when_the_job_reads_it(arguments, capfd):

@@ -1,7 +1,6 @@
 """A checkpoint needs no settings beside it; what the command line changes wins, and is told."""
 
 import json
-import sys
 from pathlib import Path
 
 import cv2
@@ -17,8 +16,7 @@ from ocr.advisor.measure import ModelStep
 from ocr.errors import ConfigError
 from ocr.jobs.compose import compose_training
 from ocr.jobs.config_folders import CONFIGS
-from ocr.jobs.predict import predict
-from ocr.jobs.run import run_job
+from ocr.jobs.predict import PredictSettings, predict
 from ocr.jobs.stored_settings import CommandLine, chosen_file, name_of_detector, read_chosen, with_stored_settings
 from ocr.jobs.train import build_module, trained_module
 from ocr.models.load import load_detector, save_detector
@@ -69,7 +67,7 @@ def settle(file):
     return run
 
 
-@pytest.mark.parametrize("name", ["test", "sweep", "inspect"])
+@pytest.mark.parametrize("name", ["test", "inspect"])
 def test_a_checkpoint_brings_all_that_prediction_needs(settle, name):
     config, told = settle(name)
     assert told == []
@@ -170,9 +168,7 @@ def test_a_command_needs_no_more_than_the_file_and_the_images(file, tmp_path, mo
     detector, settings = load_detector(file)
     save_detector("detector.safetensors", detector, settings)
     for number, path in enumerate((file, "detector.safetensors")):
-        words = [f"checkpoint_path={path}", "images=images", "draw=false", "hydra.run.dir=run", f"out={number}"]
-        monkeypatch.setattr(sys, "argv", ["job", *words])
-        run_job("predict", predict)
+        predict(PredictSettings(str(path), ["images"], Path(str(number)), draw=False), Console(quiet=True))
         assert set(json.loads(Path(f"{number}/predictions.json").read_text())["images"]) == {"page.png"}
 
 

@@ -73,7 +73,5 @@ def test_what_is_no_teacher_or_needs_one_is_refused(file, tmp_path):
     given = (f"teacher={file}", "targets.shrink_ratio=0.6")
     with rejects(ConfigError, setting="distil.images", value="shards", path="x"):
         build_distillation(composed(*given, "data=webdataset", "distil.images=x"))
-    with rejects(ConfigError, setting="distil.inherit", value="no"):
-        build_distillation(composed(*given, "distil.inherit=no"))
     with rejects(ConfigError, setting="weight", value=-1):
         build_distillation(composed(*given, "distil.loss.weight=-1"))

@@ -6,9 +6,7 @@ import cv2
 import pytest
 import torch
 from omegaconf import OmegaConf
-from rejection import rejects
 
-from ocr.errors import ConfigError
 from ocr.jobs.compose import compose_training
 from ocr.jobs.run import run_job
 from ocr.jobs.threads import share_cores
@@ -56,15 +54,6 @@ def test_a_job_without_a_model_leaves_threads_alone():
     cv2.setNumThreads(3)
     share_cores(OmegaConf.create({"splits": ["train"]}))
     assert cv2.getNumThreads() == 3
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [("threads.model", 0), ("threads.model", "all"), ("threads.opencv", -1), ("threads.opencv", "auto")],
-)
-def test_a_number_of_threads_that_cannot_work_is_named(setting, value):
-    with rejects(ConfigError, setting=setting, value=value):
-        share_cores(compose_training([f"{setting}={value}"]))
 
 
 def test_every_job_shares_the_cores_before_it_starts(tmp_path, monkeypatch):

@@ -10,11 +10,10 @@ from hydra import compose, initialize_config_dir
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
 from rejection import rejects
-from rich.console import Console
 
 from ocr.errors import ConfigError
 from ocr.jobs.config_folders import CONFIGS
-from ocr.jobs.train import check_monitored, lightning_errors, train
+from ocr.jobs.train import check_monitored, lightning_errors
 from ocr.training.callbacks.drawings import DrawPredictions
 
 
@@ -53,13 +52,6 @@ def test_a_score_that_no_validation_logs_is_refused_before_the_training():
     config.callbacks.early_stopping.monitor = "train/loss"
     config.callbacks.best = None
     check_monitored(config, ["val/hmean"])
-
-
-def test_a_run_is_not_resumed_from_weights_alone():
-    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        config = compose("train", ["resume=best.safetensors"])
-    with rejects(ConfigError, setting="resume", path="best.safetensors"):
-        train(config, Console(quiet=True))
 
 
 @pytest.mark.parametrize("wrong", [{"pages": 0}, {"pages": "4"}, {"every_epochs": 0}, {"every_epochs": None}])

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from ocr import DBCollateFN, DBTransforms, Loader, OCRDataset, OCRWebDataset, ShapeBatchSampler
 from ocr.errors import ConfigError
-from ocr.loader.shapes import ShapeBatches, choose_shapes, smallest_holding
+from ocr.loader.shapes import ShapeBatches, ShapePlan, choose_shapes, smallest_holding
 from ocr.models import DBLoss
 from ocr.models.head import Prediction
 from ocr.pipeline.device import Normalize
@@ -406,3 +406,14 @@ def test_a_batch_that_two_pages_outgrow_holds_both(synthetic, workers):
     for number in outgrown:
         height, width = plan[number].shape
         assert (found[number]["images"].shape[-2] > height) & (found[number]["images"].shape[-1] > width)
+
+
+def test_batches_have_eight_shapes_at_most():
+    sizes = np.array([[640, 640 - 12 * number] for number in range(40)])
+    assert len({batch.shape for batch in ShapeBatches(sizes, 2, shuffle=False, drop_last=False).batches(0, 0)}) == 8
+
+
+def test_a_pass_that_is_over_has_no_samples_left():
+    plan = ShapePlan(np.arange(4), np.array([0, 2, 4]), np.array([[32, 32], [32, 64]]), first_batch=3)
+    assert len(plan.samples) == 0
+    assert list(plan) == []

@@ -80,27 +80,14 @@ def test_the_first_picture_of_a_stereo_jpeg_is_read():
     assert_is_pillows(data)
 
 
-def with_alpha(mode):
-    image = picture().convert(mode)
-    image.putalpha(Image.fromarray(np.arange(65 * 47, dtype=np.uint8).reshape(47, 65)))
-    return image
-
-
 OTHERS = {
     "PNG RGB": lambda: encode(picture(), "PNG"),
-    "PNG RGBA": lambda: encode(with_alpha("RGB"), "PNG"),
     "PNG gray": lambda: encode(picture().convert("L"), "PNG"),
-    "PNG gray and alpha": lambda: encode(with_alpha("L"), "PNG"),
     "PNG palette": lambda: encode(picture().quantize(32), "PNG"),
-    "PNG palette, one colour clear": lambda: encode(picture().quantize(32), "PNG", transparency=3),
-    "PNG palette, all colours half clear": lambda: encode(
-        picture().quantize(32), "PNG", transparency=bytes(range(0, 256, 8))
-    ),
     "PNG 1-bit": lambda: encode(picture().convert("1"), "PNG"),
     "PNG 48-bit": lambda: with_opencv(".png", np.uint16),
     "WebP": lambda: encode(picture(), "WEBP"),
     "WebP lossless": lambda: encode(picture(), "WEBP", lossless=True),
-    "WebP with alpha": lambda: encode(with_alpha("RGB"), "WEBP"),
     "TIFF RGB": lambda: encode(picture(), "TIFF"),
     "TIFF LZW": lambda: encode(picture(), "TIFF", compression="tiff_lzw"),
     "TIFF gray": lambda: encode(picture().convert("L"), "TIFF"),
@@ -123,12 +110,71 @@ def test_other_formats_have_pillows_pixels(make):
     assert_is_pillows(make())
 
 
+def with_alpha(mode):
+    image = picture().convert(mode)
+    image.putalpha(Image.fromarray(np.arange(65 * 47, dtype=np.uint8).reshape(47, 65)))
+    return image
+
+
+CLEAR = {
+    "PNG": lambda: encode(with_alpha("RGB"), "PNG"),
+    "PNG gray": lambda: encode(with_alpha("L"), "PNG"),
+    "PNG palette, one colour clear": lambda: encode(picture().quantize(32), "PNG", transparency=3),
+    "PNG palette, half clear": lambda: encode(picture().quantize(32), "PNG", transparency=bytes(range(0, 256, 8))),
+    "PNG, one colour clear": lambda: encode(picture(), "PNG", transparency=(220, 30, 60)),
+    "TIFF": lambda: encode(with_alpha("RGB"), "TIFF"),
+    "TIFF gray": lambda: encode(with_alpha("L"), "TIFF"),
+    "WebP": lambda: encode(with_alpha("RGB"), "WEBP", lossless=True, exact=True),
+    "GIF": lambda: encode(picture().quantize(32), "GIF", transparency=3),
+}
+
+
+@pytest.mark.parametrize("make", CLEAR.values(), ids=CLEAR)
+def test_what_is_transparent_shows_white_paper(make):
+    data = make()
+    rgba = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA")).astype(float)
+    share = rgba[:, :, 3:] / 255
+    assert share.min() < 1
+    expected = rgba[:, :, :3] * share + 255 * (1 - share)
+    assert np.abs(read(data).image - expected).max() <= 1
+
+
 @pytest.mark.parametrize(("format", "byte_order"), [("PNG", "<"), ("TIFF", "<"), ("TIFF", ">")])
 def test_16_bit_gray_is_scaled_and_not_clipped(format, byte_order):
     values = np.linspace(0, 65535, 60 * 50).reshape(50, 60).astype(f"{byte_order}u2")
     sample = read(encode(Image.fromarray(values), format))
     assert np.array_equal(sample.image, np.repeat((values >> 8).astype(np.uint8)[:, :, None], 3, axis=2))
     assert len(np.unique(sample.image)) == 256
+
+
+GRAY = np.linspace(0, 255, 60 * 50).reshape(50, 60)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (GRAY * 16).astype(np.uint16),
+        (GRAY * 2**23).astype(np.int32),
+        GRAY.astype(np.int32),
+        (GRAY / 255).astype(np.float32),
+        GRAY.astype(np.float32),
+        np.where(GRAY < 3, np.nan, GRAY / 255).astype(np.float32),
+    ],
+    ids=["12 bits in 16", "31 bits", "8 bits in 32", "0 to 1", "0 to 255", "no number"],
+)
+def test_wide_gray_of_a_tiff_is_scaled_to_bytes(values):
+    page = read(encode(Image.fromarray(values), "TIFF")).image
+    known = ~np.isnan(values.astype(float))
+    assert np.abs(page[:, :, 0][known] - GRAY[known]).max() <= 1
+    assert (page[~known] == 0).all()
+
+
+def test_unsigned_gray_of_32_bits_has_no_negative_values():
+    values = (GRAY * 2**24).astype(np.uint32)
+    signed = encode(Image.fromarray(values.view(np.int32)), "TIFF")
+    stored = signed.replace(struct.pack("<HHIH", 339, 3, 1, 2), struct.pack("<HHIH", 339, 3, 1, 1))
+    assert stored != signed
+    assert np.abs(read(stored).image[:, :, 0] - GRAY).max() <= 1
 
 
 def test_a_48_bit_tiff_keeps_its_upper_bytes():

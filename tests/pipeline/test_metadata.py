@@ -34,6 +34,7 @@ def sample_with(polygons: Polygons) -> Sample:
         polygon_frame="raw",
         recovered="damaged",
         dropped_polygons=2,
+        unseen=polygons,
     )
 
 
@@ -45,17 +46,17 @@ def test_every_field_comes_back_as_it_was(polygons, form):
         fields = metadata.from_bytes(metadata.to_bytes(sample))
     else:
         fields = metadata.from_json(json.loads(json.dumps(metadata.to_json(sample))))
-    assert fields.keys() == {*metadata.FIELDS, "inverse_matrix", "polygons"}
+    assert fields.keys() == {*metadata.FIELDS, "inverse_matrix", "polygons", "unseen"}
     for name in metadata.FIELDS:
         assert fields[name] == getattr(sample, name)
         assert type(fields[name]) is type(getattr(sample, name))
     assert np.array_equal(fields["inverse_matrix"], sample.inverse_matrix)
-    found = fields["polygons"]
-    for name in ("vertices", "offsets", "ignore"):
-        expected = getattr(polygons, name)
-        assert np.array_equal(getattr(found, name), expected)
-        assert getattr(found, name).dtype == expected.dtype
-    assert found.texts == polygons.texts
+    for found in (fields["polygons"], fields["unseen"]):
+        for name in ("vertices", "offsets", "ignore"):
+            expected = getattr(polygons, name)
+            assert np.array_equal(getattr(found, name), expected)
+            assert getattr(found, name).dtype == expected.dtype
+        assert found.texts == polygons.texts
 
 
 def test_a_raw_shard_stores_what_the_annotation_says():
@@ -63,7 +64,7 @@ def test_a_raw_shard_stores_what_the_annotation_says():
     document = metadata.source_to_json(sample)
     assert metadata.read_claimed_size(document) == (40, 30)
     assert np.array_equal(metadata.read_polygons(document).vertices, sample.polygons.vertices)
-    assert metadata.to_json(sample).keys() == document.keys() | {*metadata.FIELDS, "inverse_matrix"}
+    assert metadata.to_json(sample).keys() == document.keys() | {*metadata.FIELDS, "inverse_matrix", "unseen"}
     assert metadata.read_claimed_size({}) is None
     assert len(metadata.read_polygons({})) == 0
 

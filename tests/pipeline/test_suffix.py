@@ -224,6 +224,17 @@ def test_colour_jitter_of_no_share_changes_nothing() -> None:
     assert np.array_equal(run([ColourJitter(0, 0, 0, p=1)], page, np.random.default_rng(0)).image, page.image)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_colour_jitter_does_to_floats_from_0_to_1_what_it_does_to_bytes(seed: int) -> None:
+    image = np.random.default_rng(5).integers(0, 256, (8, 9, 3), dtype=np.uint8)
+    page = Sample(0, "", "", Polygons.pack([]), image=image, shape=(9, 8))
+    stage = ColourJitter(0.5, 0.5, 0.5, p=1)
+    colours = stage.draw(np.random.default_rng(seed), page.view)
+    of_bytes = stage.apply(page, colours).image
+    of_floats = stage.apply(replace(page, image=image.astype(np.float32) / 255), colours).image
+    assert np.abs(of_floats * 255 - of_bytes).max() <= 1
+
+
 def test_brightness_is_drawn_within_its_share() -> None:
     image = np.full((4, 4, 3), 100, np.uint8)
     page = Sample(0, "", "", Polygons.pack([]), image=image)

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ocr.report.runs import read_run
+from ocr.report.runs import Run, read_run
 
 AWKWARD = 'run <1> & "co"'
 COLUMNS = [
@@ -68,7 +68,7 @@ def write_run(
     return folder
 
 
-def three_runs(folder: Path) -> list[dict[str, Any]]:
+def three_runs(folder: Path) -> list[Run]:
     """A short one, a long one with an awkward name, and one that has only begun."""
     short = write_run(folder / "short")
     long = write_run(folder / AWKWARD, epochs=80, steps=30, hmean=0.95, wait=2.0, channels=128)

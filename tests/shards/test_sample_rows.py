@@ -11,7 +11,7 @@ from rejection import rejects
 from ocr.errors import ConfigError
 from ocr.pipeline import kept_table
 from ocr.pipeline.fingerprint import digest
-from ocr.pipeline.page_rows import NO_POLYGONS
+from ocr.pipeline.sample import NO_POLYGONS
 from ocr.pipeline.source import annotation_digest
 from ocr.row_table import RowTable
 from ocr.shards.index import RAW, SampleRows, SampleRowsWriter, Shard, ShardIndex, StoredSample, shard_name

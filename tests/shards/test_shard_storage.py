@@ -16,6 +16,7 @@ import pytest
 from filelock import FileLock
 from rejection import rejects
 
+from ocr.atomic import partial_prefix
 from ocr.errors import DataError
 from ocr.pipeline.signature import file_signature
 from ocr.shards import storage as shard_storage
@@ -260,7 +261,7 @@ def test_a_process_that_still_writes_is_waited_for(tmp_path, caplog):
     storage, url = Storage(tmp_path), upload("a", b"content")
     lock = lock_of(storage, url)
     copy = tmp_path / lock.name.removeprefix(".").removesuffix(".lock")
-    partial = tmp_path / f".{copy.name}.123-456.partial"
+    partial = tmp_path / f"{partial_prefix(copy)}123-456.partial"
     found: list[bytes] = []
     with FileLock(lock):
         reader = threading.Thread(target=lambda: found.append(read(storage, url)))

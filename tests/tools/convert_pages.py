@@ -12,10 +12,9 @@ from PIL import Image
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
-from ocr.tools.convert.convert import Converted, convert_split
+from ocr.tools.convert.convert import Converted, Verified, convert_split, verify_split
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.settings import ConvertSettings
-from ocr.tools.convert.verify import Verified, verify_split
 
 SIDE = 64
 # Upper case, folders, more than one dot, quotes, brackets, letters of other alphabets, and the key of another page.

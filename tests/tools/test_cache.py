@@ -90,13 +90,13 @@ def fill(data: Path, root: Path, days_ago: int = 0, **settings: Any) -> str:
 
 @pytest.mark.parametrize("command", ["ls", "clear", "build"])
 def test_every_command_has_help_with_examples(command, root):
-    assert "Examples: ocr cache" in " ".join(ocr(command, root, "--help").split())
+    assert "Examples: glyphfeed cache" in " ".join(ocr(command, root, "--help").split())
 
 
 def test_a_folder_with_nothing_in_it_is_named_with_what_fills_it(root):
     said = ocr("ls", root)
     assert str(root) in said
-    assert "ocr cache build" in said
+    assert "glyphfeed cache build" in said
     assert listed(root) == []
     assert "nothing to remove" in ocr("clear", root, "--yes")
     assert not root.exists()
@@ -133,8 +133,13 @@ def test_the_day_of_the_last_use_is_listed(synthetic, root):
 # -- build
 
 
+def given(*words: str) -> list[str]:
+    """KEY=VALUE as the options of a command."""
+    return [part for word in words for part in ("--set", word)]
+
+
 def test_training_finds_everything_that_was_built_ahead(synthetic, root, tmp_path):
-    said = ocr("build", root, f"dataset_base_path={synthetic}", *TINY)
+    said = ocr("build", root, synthetic, *given(*TINY))
     assert re.search(r"train: 8 pages in [\d.]+ s \(\d+ pages/s\), 0 hits, 8 misses", said)
     assert re.search(r"val: 6 pages in [\d.]+ s \(\d+ pages/s\), 0 hits, 6 misses", said)
     assert str(root) in said
@@ -148,13 +153,13 @@ def test_training_finds_everything_that_was_built_ahead(synthetic, root, tmp_pat
 
 def test_a_second_build_has_nothing_to_do(synthetic, root):
     for counts in ("0 hits, 6 misses", "6 hits, 0 misses"):
-        said = ocr("build", root, f"dataset_base_path={synthetic}", "transforms.size=64", "--split", "val")
+        said = ocr("build", root, synthetic, "--set", "transforms.size=64", "--split", "val")
         assert counts in said
         assert "train" not in said
 
 
 def test_a_limit_that_is_too_small_is_said(synthetic, root):
-    small = [f"dataset_base_path={synthetic}", "cache.max_bytes=300kB", "--split", "train", "--workers", 1]
+    small = [synthetic, "--set", "cache.max_bytes=300kB", "--split", "train", "--workers", 1]
     said = ocr("build", root, *small)
     assert "not all of it is kept" in said
     assert "cache.max_bytes=300kB" in said
@@ -162,7 +167,7 @@ def test_a_limit_that_is_too_small_is_said(synthetic, root):
 
 
 def test_a_split_that_is_null_is_left_out_with_a_note(synthetic, root):
-    said = ocr("build", root, f"dataset_base_path={synthetic}", "transforms.size=64", "datasets.train_dataset=null")
+    said = ocr("build", root, synthetic, *given("transforms.size=64", "datasets.train_dataset=null"))
     assert "datasets.train_dataset is null" in said
     assert "val: 6 pages" in said
 
@@ -170,19 +175,19 @@ def test_a_split_that_is_null_is_left_out_with_a_note(synthetic, root):
 @pytest.mark.parametrize(
     ("arguments", "setting", "value"),
     [
-        (["data.cache=off"], "data.cache", "off"),
-        (["transforms.sise=64"], "transforms.sise", None),
-        (["data=nowhere"], "data", "nowhere"),
+        (["--set", "data.cache=off"], "data.cache", "off"),
+        (["--set", "transforms.sise=64"], "transforms.sise", None),
+        (["--set", "data=nowhere"], "data", "nowhere"),
         (["--split", "tests"], "datasets.tests_dataset", None),
     ],
 )
 def test_what_cannot_work_is_named_before_anything_is_made(synthetic, root, arguments, setting, value):
-    assert rejected("build", root, f"dataset_base_path={synthetic}", *arguments) == (setting, value)
+    assert rejected("build", root, synthetic, *arguments) == (setting, value)
     assert not root.exists()
 
 
 def test_an_interrupted_build_keeps_what_is_finished_and_the_same_command_continues(dataset_folder, root):
-    slow = [f"dataset_base_path={dataset_folder}", "transforms.size=64", "--split", "train", "--workers", 1]
+    slow = [dataset_folder, "--set", "transforms.size=64", "--split", "train", "--workers", 1]
     with interrupted_at(4, dataset_folder / "images" / "train"):
         said = ocr("build", root, *slow, expect=130)
     assert "interrupted" in said

@@ -31,6 +31,7 @@ from executor_work import (
 )
 from rejection import rejects
 
+from ocr.atomic import partial_prefix
 from ocr.errors import ConfigError, ImageError, MissingExtraError, StageError
 from ocr.tools import executor as executors
 from ocr.tools.executor import run_tasks, started
@@ -197,7 +198,7 @@ def test_maps_are_the_same_of_every_executor_and_whoever_is_killed(ray_here, tra
     assert len(maps) == 8
     shutil.rmtree(folder)
     # When the maps of a page are written, but not yet in their place.
-    with killed(traps, f"os.rename .{Path(pages_of(dataset_folder, 'train')[3]).stem}.npz."):
+    with killed(traps, f"os.rename {partial_prefix(Path(pages_of(dataset_folder, 'train')[3]).with_suffix('.npz'))}"):
         assert write_maps(dataset_folder, "train", "ray").written == 8
     assert files(folder) == maps
 

@@ -1,5 +1,6 @@
 """What the tools tell a user, word for word: reports, results and errors."""
 
+import json
 import re
 
 import pytest
@@ -78,14 +79,15 @@ def test_the_wording_of_the_doctor(say, tmp_path, snapshot):
         "doctor data --fix data",
         "doctor sound --fix fixed",
         "doctor data --model nowhere.ckpt",
-        "doctor data --model glyphfeed --folds 3",
         "doctor data --tasks cvat",
         "doctor data --model glyphfeed --tasks cvat",
         "doctor data --model glyphfeed --tasks paddle --out x",
         "doctor data --out x",
-        "doctor sound --folds 2",
+        "doctor data --html nowhere/report.html",
+        "doctor data --json nowhere/report.json",
     )
     snapshot("doctor", told)
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_the_wording_of_conversions(say, tmp_path, snapshot):
@@ -126,6 +128,25 @@ def test_the_wording_of_conversions(say, tmp_path, snapshot):
     snapshot("convert", told)
 
 
+NATIVE = '{"images": {"a.jpg": {"words": {"1": {"points": %s}}}}}'
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    ["{}", '{"images": [], "annotations": [}', '{"pages": 1}', '{"shapes": []}', NATIVE % "3", "", "1,2,3", "1 2 3 4 5",
+     json.dumps({"images": [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "x/a.jpg"}], "annotations": []})],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["convert data", "doctor data", "convert-annotations data/jsons/val.json out.json"])
+def test_an_error_recommends_no_option_that_its_command_lacks(say, tmp_path, command, annotation):
+    data = SmallDataset(tmp_path / "data")
+    data.add("a.jpg", split="val")
+    data.write()
+    data.json_path("val").write_text(annotation)
+    # What is in backticks is another command.
+    named = {option for told in say(command).split("`")[::2] for option in re.findall(r"--[a-z][a-z-]*", told)}
+    assert named <= set(re.findall(r"--[a-z][a-z-]*", say(f"{command.split()[0]} --help", columns=300)))
+
+
 def test_the_wording_of_the_cache(say, tmp_path, dataset_folder, snapshot):
     (tmp_path / "cache" / "pages").mkdir(parents=True)
     (tmp_path / "cache" / "pages" / "0123.rows").write_bytes(bytes(1900))
@@ -153,8 +174,6 @@ def test_the_wording_of_synthetic_pages(say, tmp_path, snapshot):
         f"synth pages {made}",
         f"synth pages {made}",
         f"synth file {made}",
-        f"synth blank {made} --like blank",
-        f"synth blank {made} --like nowhere",
         "synth other --train -1",
         "synth other --train 0 --val 0",
         "synth other --megapixels 2 1",

@@ -1,4 +1,4 @@
-"""What is learnt: the same in mixed precision and on two devices, and used by test, predict and sweep."""
+"""What is learnt: the same in mixed precision and on two devices, and used by test and predict."""
 
 import csv
 import json
@@ -10,9 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 from bars import BARS, SIDE, write_bars
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from PIL import Image
 from ports import free_port
@@ -21,8 +19,7 @@ from rich.console import Console
 from test_training import settings
 
 from ocr.errors import ConfigError
-from ocr.jobs.predict import predict
-from ocr.jobs.sweep import sweep
+from ocr.jobs.predict import PredictSettings, predict
 from ocr.jobs.test import test as score
 from ocr.jobs.train import train
 from ocr.models.load import load_detector, write_settings
@@ -89,9 +86,8 @@ def test_a_test_without_annotation_says_to_predict(bars, learnt, tmp_path):
 
 def test_predictions_are_on_the_source_page_and_drawn(bars, learnt, tmp_path):
     checkpoint = learnt[0] / "checkpoints" / "last.ckpt"
-    given = [f"checkpoint_path={checkpoint}", f"images={bars / 'images/val'}", f"out={tmp_path / 'found'}"]
-    with initialize_config_dir(str(ROOT / "configs"), version_base="1.3"):
-        out = predict(compose("predict", given), Console(quiet=True))
+    given = PredictSettings(str(checkpoint), [str(bars / "images/val")], tmp_path / "found")
+    out = predict(given, Console(quiet=True))
     images = json.loads((out / "predictions.json").read_text())["images"]
     truth = json.loads((bars / "jsons" / "val.json").read_text())["images"]
     assert set(images) == set(truth)
@@ -104,40 +100,26 @@ def test_predictions_are_on_the_source_page_and_drawn(bars, learnt, tmp_path):
         assert picture.size == (SIDE, SIDE)
 
 
-def test_a_sweep_finds_settings_at_least_as_good_and_writes_them_down(bars, learnt, tmp_path):
+def test_tuning_finds_settings_at_least_as_good_and_writes_them_as_a_new_file(bars, learnt, tmp_path):
     file = Path(shutil.copy(learnt[0] / "checkpoints" / "last.ckpt", tmp_path / "x.ckpt"))
-    grid = ("grid.thresh=[0.2,0.35]", "grid.box_thresh=[0.5,0.65]", "grid.unclip_ratio=[exact,1.5]")
-    written_to = (f"checkpoint_path={file}", "keep_original=true")
-    config = use(bars, tmp_path, learnt, "sweep", *grid, *written_to, "boxes.min_size=2")
     before = load_detector(file)[1]
     before = replace(before, boxes=before.boxes | {"box_thresh": 0.99})
-    write_settings(file, before)
-    shown = Console(record=True, width=120)
-    best = sweep(config, shown)
+    write_settings(file, before, file)
+    grid = ("grid.thresh=[0.2,0.35]", "grid.box_thresh=[0.5,0.65]", "grid.unclip_ratio=[exact,1.5]")
+    written_to = (f"checkpoint_path={file}", "boxes.min_size=2", "tune=true")
+    shown = Console(record=True, width=160)
+    best = score(use(bars, tmp_path, learnt, "test", *grid, *written_to), shown)
     assert best["hmean"] >= learnt[1] - 1e-6
-    assert f"{best['hmean']:.3f} / {best['hmean_70']:.3f}" in shown.export_text()
-    written = yaml.safe_load((tmp_path / "boxes.yaml").read_text())["boxes"]
-    assert written == {name: best[name] for name in ("thresh", "box_thresh", "unclip_ratio")}
-    with Image.open(tmp_path / "sweep.png") as picture:
-        assert picture.width > 500
-    after = load_detector(file)[1]
-    assert written.items() <= after.boxes.items()
+    assert f"{best['hmean']:.4f}" in shown.export_text()
+    after = load_detector(tmp_path / "x.tuned.ckpt")[1]
     assert (after.letterbox, after.provenance.data) == (before.letterbox, before.provenance.data)
-    assert after.provenance.scores == {name: best[name] for name in ("hmean", "hmean_70")}
-    assert load_detector(tmp_path / "x.original.ckpt")[1] == before
-    swept = file.read_bytes()
+    assert (after.boxes["min_size"], after.provenance.scores) == (2, best)
+    assert load_detector(file)[1] == before
     shown = Console(record=True, width=300)
-    settled = [f"boxes.{name}={value}" for name, value in after.boxes.items() if value is not None]
-    worse = ("grid.thresh=[0.9]", "grid.box_thresh=[0.95]", f"checkpoint_path={file}", *settled)
-    sweep(use(bars, tmp_path, learnt, "sweep", *worse), shown)
-    assert "stays as it is" in shown.export_text()
-    assert file.read_bytes() == swept
-    with rejects(ConfigError, setting="--keep-original", path=tmp_path / "x.original.ckpt"):
-        sweep(config, Console(quiet=True))
-    with rejects(ConfigError, setting="grid.thresh", value=[]):
-        sweep(use(bars, tmp_path, learnt, "sweep", "grid.thresh=[]"), Console(quiet=True))
-    with rejects(ConfigError, setting="BoxesFromMap.unclip_ratio", value=0.0):
-        sweep(use(bars, tmp_path, learnt, "sweep", "grid.unclip_ratio=[exact,0]"), Console(quiet=True))
+    worse = ("grid.thresh=[0.9]", "grid.box_thresh=[0.95]", f"checkpoint_path={tmp_path / 'x.tuned.ckpt'}")
+    score(use(bars, tmp_path, learnt, "test", *worse, "tune=true"), shown)
+    assert "nothing is written" in shown.export_text()
+    assert not (tmp_path / "x.tuned.tuned.ckpt").exists()
 
 
 @pytest.mark.slow

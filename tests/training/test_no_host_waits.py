@@ -216,6 +216,17 @@ def test_a_batch_arrives_normalised():
     assert arrived["images"].dtype == torch.float32
 
 
+def test_all_batches_arrive_on_one_stream(monkeypatch):
+    made = []
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: made.append(device) or PretendedStream())
+    for name in ("stream", "device"):
+        monkeypatch.setattr(torch.cuda, name, lambda _: nullcontext())
+    arrival = Arrival(Normalize(), "cuda")
+    for _ in range(3):
+        arrival.bring(make_batch((64, 32), "cpu"))
+    assert made == [torch.device("cuda")]
+
+
 def test_a_copy_to_the_host_waits_only_when_it_is_read():
     copy = HostCopy(torch.empty(1, device="cuda"))
     assert PretendedStream.waits == 0

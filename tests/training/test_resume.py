@@ -25,6 +25,7 @@ class Pages(lightning.Callback):
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
         self.trained: list[tuple[Any, ...]] = []
+        self.weights: dict[str, torch.Tensor] = {}
 
     def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
         self._save(trainer, "within")
@@ -62,7 +63,13 @@ def fit(
     module = OCRPLModule(model, DBLoss(), BoxesFromMap(), lambda weights: torch.optim.SGD(weights, 1e-4))
     data = OCRDataModule(train=train, val=val, batch_size=3, num_workers=1)
     trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
+    pages.weights = module.model.state_dict()
     return pages.trained
+
+
+def assert_same_weights(resumed: Pages, whole: Pages, name: str) -> None:
+    differing = [key for key, weights in whole.weights.items() if not torch.equal(resumed.weights[key], weights)]
+    assert (name, differing) == (name, [])
 
 
 @pytest.mark.parametrize(
@@ -73,11 +80,34 @@ def test_a_resumed_training_loses_and_repeats_no_batch(synthetic, tmp_path, limi
         OCRDataset(synthetic / "images" / split, synthetic / "jsons" / f"{split}.json", SMALL)
         for split in ("train", "val")
     )
-    saved, steps = tmp_path / "saved", 3
-    trained = fit(train, val, Pages(saved), **limits)
+    saved, steps, whole = tmp_path / "saved", 3, Pages(tmp_path / "saved")
+    trained = fit(train, val, whole, **limits)
     assert [epoch for epoch, *_ in trained] == [step // steps for step in range(len(trained))]
     assert len(trained) >= 2 * steps
     for path in sorted(saved.iterdir()):
         done = int(path.stem.lstrip("abcdefghijklmnopqrstuvwxyz"))
         if 0 < done <= steps + 1:
-            assert (path.stem, fit(train, val, Pages(), path, **limits)) == (path.stem, trained[done:])
+            resumed = Pages()
+            assert (path.stem, fit(train, val, resumed, path, **limits)) == (path.stem, trained[done:])
+            assert_same_weights(resumed, whole, path.stem)
+
+
+def test_a_training_that_accumulates_gradients_resumes_from_its_last_step(synthetic, tmp_path):
+    train, val = (
+        OCRDataset(synthetic / "images" / split, synthetic / "jsons" / f"{split}.json", SMALL)
+        for split in ("train", "val")
+    )
+    limits, saved, whole = (
+        {"max_epochs": 2, "accumulate_grad_batches": 2},
+        tmp_path / "saved",
+        Pages(tmp_path / "saved"),
+    )
+    trained = fit(train, val, whole, **limits)
+    of_epoch = len(trained) // 2
+    assert of_epoch == 3  # A step of two batches, and one of the batch that is left.
+    for path in sorted(saved.iterdir()):
+        done = int(path.stem.lstrip("abcdefghijklmnopqrstuvwxyz"))
+        if 0 < done <= of_epoch + 1:
+            resumed = Pages()
+            assert (path.stem, fit(train, val, resumed, path, **limits)) == (path.stem, trained[done - done % 3 % 2 :])
+            assert_same_weights(resumed, whole, path.stem)

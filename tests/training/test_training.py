@@ -102,7 +102,7 @@ def test_losses_are_finite_and_the_epoch_report_sums_up_the_parts_of_each_epoch(
         # What is between them, such as writing a checkpoint, takes as long as the disk lets it.
         assert 0 < parts <= 1.01 * row["epoch seconds"]
         assert min(row["forward"], row["backward"]) > 0
-    assert "Epoch 1" in whole.shown
+    assert "epoch 2/2" in whole.shown
     assert f"{TIGHT}: {whole.report.history[-1][TIGHT]:.3g}" in whole.shown
 
 
@@ -135,8 +135,8 @@ def test_a_run_leaves_checkpoints_drawings_and_figures_and_reports_its_time(synt
     assert {"seconds/data_wait", "samples_per_second"} <= set(scores)
     assert 0.05 < scores["memory_gb"] < 50
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]
-    assert (tmp_path / "drawings" / "epoch_000.jpg").stat().st_size > 1000
-    (epoch,) = read_run(tmp_path)["epochs"]
+    assert (tmp_path / "drawings" / "epoch_001.jpg").stat().st_size > 1000
+    (epoch,) = read_run(tmp_path).epochs
     assert epoch.keys() >= {"hmean", "hmean_70", "samples_per_s", "memory_gb"}
     assert epoch["seconds"].keys() == {"data_wait", "forward", "backward", "boxes", "scores"}
     assert "best.ckpt" in shown.export_text()
@@ -197,10 +197,11 @@ def test_wording_of_the_end_of_an_epoch(snapshot):
     shown = Console(record=True, width=80, file=StringIO())
     seconds = {"data wait": 0.42, "forward": 10.5, "backward": 21.7, "boxes": 0.9, "scores": 0.33}
     row = seconds | {"epoch seconds": 34.2, "samples/s": 8.19, "loss": 1.2345, "H-mean": 0.8931, TIGHT: 0.7042}
-    shown.print(EpochReport(shown)._table(7, row, 34.2))
+    shown.print(EpochReport(shown)._line("epoch 7/20", row, "8 min left"))
+    shown.print(EpochReport(shown)._table("epoch 8/20", row, "7 min left"))
     counts = dict.fromkeys(COUNTS, 3) | {"seen": 140, "cache_hits": 137, "cache_invalid": 0}
     named = SimpleNamespace(files=lambda count: ["a.jpg", "b.jpg", "c.jpg", "d.jpg"])
-    pages = SimpleNamespace(cache=SimpleNamespace(covered=0.98), ledger=named)
+    pages = SimpleNamespace(cache=SimpleNamespace(stopped="the disk is full"), ledger=named)
     shown.print(f"train: {describe(pages, counts)}", soft_wrap=True)
     listed = {"page": "receipt_[031].jpg", "hmean": 0.21, "hmean_70": 0.1, "missed": 31, "false": 4, "epoch": 7}
     shown.print(worst_table([listed, listed | {"page": "b.jpg", "hmean": 0.305}]))

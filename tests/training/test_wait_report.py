@@ -31,7 +31,7 @@ def test_a_model_that_waits_is_sent_to_advise_once():
         lines.append(len(out.getvalue().splitlines()))
     assert lines == [0, 1, 1]
     assert "80%" in out.getvalue()
-    assert "ocr advise" in out.getvalue()
+    assert "glyphfeed advise" in out.getvalue()
 
 
 def test_starting_and_filling_the_cache_are_reasons_of_their_own():
@@ -40,6 +40,6 @@ def test_starting_and_filling_the_cache_are_reasons_of_their_own():
     assert "2300.0 s" in out.getvalue()
     end_epoch(report, 2400.0, seen=8, cache_misses=8)
     assert "cache was filled" in out.getvalue()
-    assert "ocr advise" not in out.getvalue()
+    assert "glyphfeed advise" not in out.getvalue()
     end_epoch(report, 2400.0, seen=8, cache_misses=0)
     assert len(out.getvalue().splitlines()) == 3

@@ -36,7 +36,7 @@ def test_a_run_lists_its_worst_pages_and_draws_them_for_tensorboard(synthetic, t
     assert {row["epoch"] for row in listed} == {0}
     assert set(images) == {"worst_pages/1", "worst_pages/2"}
     assert all(picture.shape[2] == 3 and picture.dtype == np.uint8 for picture in images.values())
-    assert "worst pages of epoch 0" in capsys.readouterr().out
+    assert "worst pages of epoch 1" in capsys.readouterr().out
 
 
 def test_a_run_without_validation_lists_nothing(synthetic, tmp_path):

@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,21 +28,11 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # Before torch is imported: its threads would not survive a fork.
 
 from benchmarks.documents import replace_part, table_lines
-from benchmarks.reliability.campaign.cases import (
-    CLASSES,
-    COUNTED,
-    KINDS,
-    Fault,
-    Found,
-    Parser,
-    Work,
-    run_apart,
-    run_here,
-)
+from benchmarks.reliability.campaign.cases import CLASSES, COUNTED, KINDS, Fault, Line, Parser, run_apart, run_here
 from ocr.system import usable_cores
 
-FAULTS_AT_ONCE, INPUTS_AT_ONCE, MAX_CRASHES, SHOWN = 100, 5000, 5, 5
-"""Cases of a process; processes in a row that do not come beyond their first case; findings that are printed."""
+FAULTS_AT_ONCE, INPUTS_AT_ONCE, MAX_FINDINGS, SHOWN = 100, 5000, 50, 5
+"""Cases of a process; findings after which a class is given up, and those of a process that are printed."""
 FILES = ("cache_faults", "shard_faults", "model_faults", "parsers")
 TITLES = "faults", "samples compared", "orders checked", "processes", "killed", "refused by name", "counted"
 TABLES = {
@@ -51,21 +40,6 @@ TABLES = {
     "parser": ("parser", {"inputs": "cases", "read": "read"}),
 }
 """The first heading, then what is shown under each heading."""
-
-
-@dataclass
-class Line:
-    """One class, and what became of it so far."""
-
-    cls: Fault | Parser
-    wanted: int
-    missing: str = ""
-    found: Found = field(default_factory=Found)
-    crashes: int = 0
-
-    def next(self, seed: int) -> Work:
-        first, size = self.found.cases, INPUTS_AT_ONCE if isinstance(self.cls, Parser) else FAULTS_AT_ONCE
-        return Work(self.cls, seed, first, min(self.wanted, first + size))
 
 
 def load_classes() -> None:
@@ -101,18 +75,17 @@ def run(lines: Sequence[Line], seed: int, seconds: float | None = None) -> None:
     gc.freeze()  # What is not looked at stays shared with the processes of blocks.
     try:
         while time.monotonic() < end:
-            line = max(lines, key=lambda line: 1 - line.found.cases / line.wanted if line.wanted else 0.0)
-            if line.found.cases >= line.wanted:
+            line = max(lines, key=lambda line: 1 - line.cases / line.wanted if line.wanted else 0.0)
+            if line.cases >= line.wanted:
                 break
-            work, found, before = line.next(seed), line.found, len(line.found.findings)
-            run_apart(work, found, roots[isinstance(line.cls, Parser)] / f"{line.cls.name}-{work.first}", end)
-            new = found.findings[before:]
-            line.crashes = line.crashes + 1 if new and found.cases <= work.first + 1 else 0
-            if line.crashes >= MAX_CRASHES:
-                line.wanted = found.cases
-            print(f"{line.cls.name} {found.cases:,}/{line.wanted:,}, {found.seconds:.1f} s", flush=True)
-            for finding in new[:SHOWN]:
-                print(f"{finding['what'].upper()} {finding['case']}: {finding['why']}", flush=True)
+            is_parser, first, known = isinstance(line.cls, Parser), line.cases, len(line.findings)
+            last = min(line.wanted, first + (INPUTS_AT_ONCE if is_parser else FAULTS_AT_ONCE))
+            run_apart(line, seed, last, roots[is_parser] / f"{line.cls.name}-{first}", end)
+            print(f"{line.cls.name} {line.cases:,}/{line.wanted:,}, {line.seconds:.1f} s", flush=True)
+            for one in line.findings[known : known + SHOWN]:
+                print(f"{one['what'].upper()} {one['case']}: {one['why']}", flush=True)
+            if len(line.findings) > MAX_FINDINGS:
+                line.wanted = line.cases
     finally:
         gc.unfreeze()
         for root in roots:
@@ -123,7 +96,7 @@ def run_again(case: str) -> int:
     """Run a case in this process, so that a debugger can follow; 1 if it fails again."""
     seed, name, number = case.split(":")
     with tempfile.TemporaryDirectory(prefix="campaign-") as place:
-        told = run_here(Work(CLASSES[name], int(seed), int(number), int(number) + 1), Path(place))
+        told = run_here(CLASSES[name], int(seed), int(number), int(number) + 1, Path(place))
         findings = [one["finding"] for one in told if "finding" in one]
     for one in findings:
         print(f"{one['what']}: {one['why']}", *([bytes.fromhex(one["input"])] if "input" in one else []))
@@ -139,8 +112,8 @@ def result_of(lines: Sequence[Line], command: str, seconds: float) -> dict[str, 
     classes = {}
     for line in lines:
         kind = "parser" if isinstance(line.cls, Parser) else "fault"
-        counts = {name: line.found.counts[name] for _, columns in TABLES.values() for name in columns.values()}
-        found = {name: getattr(line.found, name) for name in ("cases", "seconds", "findings")}
+        counts = {name: line.counts[name] for _, columns in TABLES.values() for name in columns.values()}
+        found = {name: getattr(line, name) for name in ("cases", "seconds", "findings")}
         classes[line.cls.name] = {"kind": kind, "about": line.cls.about, "missing": line.missing} | counts | found
     return {"date": date.today().isoformat(), "command": command, "seconds": round(seconds, 1), "classes": classes}
 

@@ -1,4 +1,4 @@
-"""The cache: damage, kills, full and vanishing disks, clocks that jump, edits, and containers."""
+"""The cache: damage, kills, full and vanishing disks, clocks that jump, edits, and several processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ocr.tools.cache import clear
 FILL_SECONDS = 0.25
 """About as long as the pages of a cache take on a machine with little else to do."""
 DAY = 86_400.0
-NEW_MOUNTS, NEW_PROCESSES, PRIVATE, REMOUNT = 0x20000, 0x20000000, 0x44000, 0x20
+NEW_MOUNTS, PRIVATE, REMOUNT = 0x20000, 0x44000, 0x20
 """Of unshare(2) and mount(2)."""
 
 
@@ -281,54 +281,23 @@ def during(case: Case) -> None:
     case.compare(items(dataset), items(open_pages(pages)))
 
 
-# -- containers: sets of processes with process ids of their own, where this user can make one
-
-
-def in_a_container(case: Case, function: Callable[[], None]) -> None:
-    """Run a function with other process ids than those here, and a /proc that shows no process of here."""
-    library = ctypes.CDLL(None)
-    if library.unshare(NEW_MOUNTS | NEW_PROCESSES):
-        function()  # Not allowed: another process of this machine.
-        return
-
-    def run() -> None:
-        library.mount(b"none", b"/", None, PRIVATE, None)
-        library.mount(b"proc", b"/proc", b"proc", 0, None)
-        function()
-
-    Child(case, run).wait()
-
-
-@fault(
-    "containers", "containers fill, read and clear one cache, and some of their processes are killed", 40, pages_only
-)
-def containers(case: Case) -> None:
-    rng, cache, start = case.rng, case.folder / "cache", time.monotonic() + 0.05
-
-    def begin(at: float, is_apart: bool, function: Callable[[], None]) -> Child:
-        def run() -> None:
-            time.sleep(max(0.0, start + at - time.monotonic()))
-            function()
-
-        return Child(case, in_a_container, case, run) if is_apart else Child(case, run)
+@fault("together", "processes fill, read and clear one cache, and some of them are killed", 40, pages_only)
+def together(case: Case) -> None:
+    rng, cache, pages = case.rng, case.folder / "cache", case.prepared.pages
 
     def fill_and_read(threads: int) -> None:
-        dataset = open_pages(case.prepared.pages, cache)
+        dataset = open_pages(pages, cache)
         if threads:
             dataset.fill_cache(threads=threads)
         for epoch in range(2):
             dataset.set_epoch(epoch)
             read_cache(case, dataset)
 
-    children = []
-    for number in range(rng.choice((3, 4))):
-        threads = rng.choice((0, 1, 2))
-        children.append(begin(rng.uniform(0, 0.05), number % 2 == 1, lambda threads=threads: fill_and_read(threads)))
+    children = [Child(case, fill_and_read, rng.choice((0, 1, 2))) for _ in range(rng.choice((3, 4)))]
     if rng.random() < 0.5:
-        children.append(begin(rng.uniform(0, 0.4), rng.random() < 0.5, lambda: clear_all(cache)))
+        children.append(Child(case, clear_all, cache))
     if rng.random() < 0.5:
-        # One that is in no container: the others end with their first process.
         children.pop(0).kill_after(rng.uniform(0, 0.4))
     for child in children:
         child.wait()
-    read_twice(case, case.prepared.pages, cache)
+    read_twice(case, pages, cache)

@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import os
+import re
 import resource
 import shutil
 import signal
@@ -34,16 +35,14 @@ from ocr.errors import GlyphFeedError
 KINDS = ("wrong sample", "silent skip", "crash", "hang", "leak")
 COUNTED = ("samples", "orders", "processes", "kills", "refused", "counted")
 """Compared bit for bit; compared; started; killed; refused by an error that names the file; skips that were counted."""
-CHILD_SECONDS = 150
-HANG_SECONDS = 180.0
-"""Without any progress: no case takes longer on a busy machine."""
+CHILD_SECONDS, HANG_SECONDS = 150, 180.0
+"""No case takes longer on a busy machine."""
 SLOW_INPUT_SECONDS, MAX_INPUT_MB = 10.0, 1024
 """Of CPU time and memory, for one input of at most 256 kB."""
-SETTLE_SECONDS, MAX_DESCRIPTORS = 10.0, 16
-"""Until threads and processes have ended; libraries open a few files of their own on first use."""
-FAILED = 3
-_CHANGES = {"os.mkdir", "os.rename", "os.truncate", "os.remove", "os.rmdir", "os.utime"}
-_CHANGES |= {"fcntl.flock", "fcntl.lockf", "fcntl.fcntl"}
+SETTLE_SECONDS, FAILED = 10.0, 3
+"""Until threads and processes have ended; the status of a fork that raised an error."""
+POOLS = re.compile(r"(image|pdf)_\d")
+"""Threads of the service, which are started when they are needed, and stay."""
 
 
 class FindingError(AssertionError):
@@ -186,31 +185,29 @@ def damages(
     return register
 
 
+# -- forks
+
+
 def fork(function: Callable[[], Any], trace: Path) -> int:
     """The id of a process that runs a function, forked from this one; an error of it is written to `trace`."""
     sys.stdout.flush()
     if pid := os.fork():
         return pid
-    status, text = FAILED, ""
+    status = FAILED
     try:
         function()
         status = 0
     except BaseException:
-        text = traceback.format_exc()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        trace.write_text(traceback.format_exc())
     finally:
-        try:
-            if text:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-                trace.write_text(text)
-        finally:
-            os._exit(status)
+        os._exit(status)
 
 
 class Child:
     """A process of a case; what it counts is counted, and its error is a finding."""
 
-    def __init__(self, case: Case, function: Callable[..., Any], *arguments: Any, die_at: int = 0) -> None:
-        """`die_at`: it dies at so many calls that change or lock a file."""
+    def __init__(self, case: Case, function: Callable[..., Any], *arguments: Any) -> None:
         self._case = case
         self._told = case.folder / f"child-{os.getpid()}-{case.counts['processes']}"
         case.counts["processes"] += 1
@@ -218,8 +215,6 @@ class Child:
         def run() -> None:
             signal.alarm(CHILD_SECONDS)
             case.counts.clear()
-            if die_at:
-                _die_at(die_at)
             function(*arguments)
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             self._told.write_text(json.dumps(case.counts))
@@ -246,70 +241,30 @@ def whole_lines(log: Path) -> list[str]:
     return text[: text.rfind("\n") + 1].splitlines()
 
 
-def _die_at(number: int) -> None:
-    """Kill this process at the given of the calls that change, lock, write or sync a file."""
-    calls, pwrite, fsync = 0, os.pwrite, os.fsync
-
-    def pass_one() -> None:
-        nonlocal calls
-        calls += 1
-        if calls == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def write_in_halves(descriptor: int, data: Any, offset: int) -> int:
-        pass_one()
-        half = len(data) // 2
-        written = pwrite(descriptor, data[:half], offset)
-        pass_one()
-        return written + pwrite(descriptor, data[half:], offset + half)
-
-    def sync(descriptor: int) -> None:
-        pass_one()
-        fsync(descriptor)
-        pass_one()
-
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        is_write = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if event in _CHANGES or is_write:
-            pass_one()
-
-    os.pwrite, os.fsync = write_in_halves, sync
-    sys.addaudithook(hook)
-
-
 # -- blocks: cases in a process of their own, so that a crash, a hang and what is left behind are found
 
 
 @dataclass
-class Found:
-    """What became of the cases of a class so far."""
+class Line:
+    """One class, how many cases are wanted, and what became of them so far."""
 
+    cls: Fault | Parser
+    wanted: int
+    missing: str = ""
     cases: int = 0
     seconds: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[dict[str, Any]] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Work:
-    """Cases `first` to `last` of a class."""
-
-    cls: Fault | Parser
-    seed: int
-    first: int
-    last: int
-
-    def finding(self, number: int, what: str, why: str, data: bytes | None = None) -> dict[str, Any]:
-        """With what it takes to see it again."""
-        found = {"case": f"{self.seed}:{self.cls.name}:{number}", "what": what, "why": why[-3000:]}
-        return found if data is None else found | {"input": data[:20_000].hex()}
-
-    def failed(self, number: int, error: Exception, data: bytes | None = None) -> dict[str, Any]:
-        return {"finding": self.finding(number, getattr(error, "kind", "crash"), traceback.format_exc(), data)}
+def finding(cls: Fault | Parser, seed: int, number: int, what: str, why: str, **more: str) -> dict[str, Any]:
+    """With what it takes to see it again."""
+    why = why if len(why) <= 4000 else f"{why[:2000]}\n...\n{why[-2000:]}"
+    return {"case": f"{seed}:{cls.name}:{number}", "what": what, "why": why, **more}
 
 
-def run_apart(work: Work, found: Found, folder: Path, end: float) -> None:
-    """Add what becomes of the cases in a fork of this process, until `end` on the clock."""
+def run_apart(line: Line, seed: int, last: int, folder: Path, end: float) -> None:
+    """Add what becomes of the cases up to `last` in a fork of this process, until `end` on the clock."""
     folder.mkdir(parents=True)
     told, trace, stacks = (folder / name for name in ("told", "trace", "stacks"))
     told.touch()
@@ -317,61 +272,60 @@ def run_apart(work: Work, found: Found, folder: Path, end: float) -> None:
     def run() -> None:
         os.setsid()
         _prepare_process(folder)
-        with told.open("w", buffering=1) as stream:
-            for line in run_here(work, folder):
-                stream.write(json.dumps(line) + "\n")
+        with told.open("w", buffering=1) as stream, stacks.open("w") as hung:
+            for one in run_here(line.cls, seed, line.cases, last, folder):
+                # A case that does not end ends the process, which tells where its threads are.
+                faulthandler.dump_traceback_later(HANG_SECONDS, exit=True, file=hung)
+                stream.write(json.dumps(one) + "\n")
+                if time.monotonic() > end:
+                    os.killpg(0, signal.SIGKILL)
 
-    began = changed = time.monotonic()
-    pid, size, hang, ended = fork(run, trace), 0, "", (0, 0)
+    began, pid = time.monotonic(), fork(run, trace)
     try:
-        while not ended[0]:
-            time.sleep(0.02)
-            ended, now, new = os.waitpid(pid, os.WNOHANG), time.monotonic(), told.stat().st_size
-            size, changed = (new, now) if new != size else (size, changed)
-            if not ended[0] and (now > end or now - changed > HANG_SECONDS):
-                if now <= end:
-                    os.kill(pid, signal.SIGUSR1)  # It writes where its threads are.
-                    time.sleep(1)
-                    hang = f"no end after {HANG_SECONDS:.0f} s\n{stacks.read_text()}"
-                os.killpg(pid, signal.SIGKILL)
-                ended = os.waitpid(pid, 0)[0], 0
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except KeyboardInterrupt:
         os.killpg(pid, signal.SIGKILL)  # It has a session of its own, which Ctrl-C does not reach.
         raise
-    at = work.first
-    for line in told.read_text().splitlines():
-        with suppress(ValueError):  # Cut off with its process.
-            one = json.loads(line)
-            at = one.get("at", at)
-            found.findings += [one["finding"]] if "finding" in one else []
-            found.counts.update(one.get("counts", {}))
-    status = os.waitstatus_to_exitcode(ended[1])
-    crash = status and (trace.read_text() if trace.exists() else f"the process ended with {status}")
-    for what, why in (("hang", hang), ("crash", crash)):
-        if why:
-            found.findings.append(work.finding(at, what, why))
+    at = line.cases
+    for text in whole_lines(told):
+        one = json.loads(text)
+        at = one.get("at", at)
+        line.findings += [one["finding"]] if "finding" in one else []
+        line.counts.update(one.get("counts", {}))
+    hang, is_over = stacks.exists() and stacks.read_text(), status == -signal.SIGKILL and time.monotonic() > end
+    failed = bool(status) and not is_over
+    if failed:
+        why = hang or (trace.read_text() if trace.exists() else f"the process ended with {status}")
+        line.findings.append(finding(line.cls, seed, at, "hang" if hang else "crash", why))
     until = time.monotonic() + 5
-    while (left := _session(pid)) and time.monotonic() < until:
+    while (left := _session(pid)) and time.monotonic() < until and not is_over:
         time.sleep(0.02)
     for process in left:
-        found.findings.append(work.finding(min(at, work.last - 1), "leak", f"process {process} is left"))
-        os.kill(process, signal.SIGKILL)
+        if not is_over:
+            line.findings.append(finding(line.cls, seed, min(at, last - 1), "leak", f"process {process} is left"))
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
     # What comes after a crash is worked on by the next process.
-    found.cases, found.seconds = at + bool(hang or crash), found.seconds + time.monotonic() - began
+    line.cases, line.seconds = at + failed, line.seconds + time.monotonic() - began
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_here(work: Work, folder: Path) -> Iterator[dict[str, Any]]:
+def run_here(cls: Fault | Parser, seed: int, first: int, last: int, folder: Path) -> Iterator[dict[str, Any]]:
     """Run the cases one after the other; yields their numbers, findings and counts."""
-    cls, is_fault, own = work.cls, isinstance(work.cls, Fault), folder / "case"
+    is_fault, own = isinstance(cls, Fault), folder / "case"
     (folder / "prepared").mkdir(exist_ok=True)
     prepared = cls.prepare(folder / "prepared")
     before, most = Belongings(), _memory_mb()
+
+    def failed(number: int, error: Exception, data: bytes | None = None) -> dict[str, Any]:
+        more = {} if data is None else {"input": data[:20_000].hex()}
+        return {"finding": finding(cls, seed, number, getattr(error, "kind", "crash"), traceback.format_exc(), **more)}
+
     try:
-        for number in range(work.first, work.last):
+        for number in range(first, last):
             yield {"at": number}
             own.mkdir(exist_ok=True)
-            case = Case(Random(f"{work.seed}:{cls.name}:{number}"), own, prepared)
+            case = Case(Random(f"{seed}:{cls.name}:{number}"), own, prepared)
             before, began = Belongings() if is_fault else before, time.process_time()
             try:
                 cls.run(case)
@@ -384,7 +338,7 @@ def run_here(work: Work, folder: Path) -> Iterator[dict[str, Any]]:
                     most += grown
                     raise FindingError("leak", f"{grown} MB of memory")
             except Exception as error:
-                yield work.failed(number, error, case.data)
+                yield failed(number, error, case.data)
             if is_fault:
                 close_store(own / "cache")  # The next case has another one there.
                 shutil.rmtree(own, ignore_errors=True)
@@ -393,11 +347,11 @@ def run_here(work: Work, folder: Path) -> Iterator[dict[str, Any]]:
             try:
                 before.compare(own)
             except FindingError as error:
-                yield work.failed(work.last - 1, error)
+                yield failed(last - 1, error)
     finally:
         if hasattr(prepared, "close"):
             prepared.close()
-    yield {"at": work.last}
+    yield {"at": last}
 
 
 def _memory_mb() -> int:
@@ -405,34 +359,29 @@ def _memory_mb() -> int:
 
 
 class Belongings:
-    """Threads, processes and descriptors before a case; `compare` raises a FindingError for what is new after it."""
+    """Threads and children before a case; `compare` raises a FindingError for what is new after it."""
 
     def __init__(self) -> None:
         self._threads, self._children = set(threading.enumerate()), set(_children())
-        self._descriptors = len(_descriptors())
 
     def compare(self, folder: Path) -> None:
-        """`folder` is that of the case."""
+        """Open files and locks in `folder`, which is that of the case, count too."""
         until = time.monotonic() + SETTLE_SECONDS
         gc.collect()
         while (left := self._left(folder)) and time.monotonic() < until:
             gc.collect()
             time.sleep(0.01)
         if left:
-            raise FindingError("leak", left)
+            raise FindingError("leak", f"left: {', '.join(left)}")
 
-    def _left(self, folder: Path) -> str:
-        if threads := [thread.name for thread in threading.enumerate() if thread not in self._threads]:
-            return f"threads: {', '.join(threads)}"
-        if children := set(_children()) - self._children:
-            return f"processes: {sorted(children)}"
-        targets = _descriptors()
-        if own := [target for target in targets if target.startswith(str(folder))]:
-            return f"descriptors: {', '.join(sorted(own))}"
-        if len(targets) > self._descriptors + MAX_DESCRIPTORS:
-            return f"{len(targets)} descriptors instead of {self._descriptors}: {', '.join(sorted(targets)[:20])}"
-        files = [str(path) for kind in ("*.partial", "*.lock") for path in folder.rglob(kind)]
-        return f"files: {', '.join(files)}" if files else ""
+    def _left(self, folder: Path) -> list[str]:
+        found = [f"thread {one.name}" for one in {*threading.enumerate()} - self._threads if not POOLS.match(one.name)]
+        found += [f"process {child}" for child in {*_children()} - self._children]
+        for descriptor in os.listdir("/proc/self/fd"):
+            with suppress(OSError):
+                target = os.readlink(f"/proc/self/fd/{descriptor}")
+                found += [f"open {target}"] if target.startswith(str(folder)) else []
+        return found + [str(path) for kind in ("*.partial", "*.lock") for path in folder.rglob(kind)]
 
 
 def _children() -> Iterator[int]:
@@ -440,14 +389,6 @@ def _children() -> Iterator[int]:
     for thread in os.listdir("/proc/self/task"):
         with suppress(OSError):
             yield from map(int, Path(f"/proc/self/task/{thread}/children").read_text().split())
-
-
-def _descriptors() -> list[str]:
-    found = []
-    for entry in os.listdir("/proc/self/fd"):
-        with suppress(OSError):
-            found.append(os.readlink(f"/proc/self/fd/{entry}"))
-    return found
 
 
 def _session(leader: int) -> list[int]:
@@ -468,5 +409,4 @@ def _prepare_process(folder: Path) -> None:
     (folder / "tmp").mkdir()
     tempfile.tempdir = os.environ["TMPDIR"] = str(folder / "tmp")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    faulthandler.register(signal.SIGUSR1, (folder / "stacks").open("w"))
     logging.getLogger().addHandler(logging.NullHandler())

@@ -10,8 +10,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -21,7 +19,7 @@ import numpy as np
 
 from benchmarks.reliability.campaign.cases import Case, Child, FindingError, difference, fault, whole_lines
 from benchmarks.reliability.campaign.changes import change_bytes, damage
-from benchmarks.reliability.campaign.pages import MAX_PIXELS, SETTINGS, encoded, images, noise, shard_bytes
+from benchmarks.reliability.campaign.pages import MAX_PIXELS, SETTINGS, encoded, images, noise
 from ocr.deploy.detector import Detector
 from ocr.deploy.model_file import NAMES, ModelInfo
 from ocr.deploy.runtimes import open_model
@@ -35,8 +33,6 @@ SERVER = ("fastapi", "uvicorn", "pypdfium2", "prometheus_client")
 PAGE = np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3), dtype=np.uint8)
 ALLOWED = {200, 408, 413, 415, 422, 429, 504}
 REQUESTS, BATCH, PATIENCE_SECONDS = 3, 2, 300
-THREADS = {"image": BATCH + 2, "pdf": 2}
-"""Of the service, all that it may have for each kind of page."""
 EPOCHS = 3
 
 
@@ -84,24 +80,6 @@ def damaged(case: Case) -> None:
     file = case.rng.choice(sorted(models.iterdir()))
     damage(file, case.rng)
     try_model(case, file.with_suffix(".xml") if file.suffix == ".bin" else file)
-
-
-@fault("model-foreign", "a file that is no model, or one of another program", 20, every_format, *RUNTIMES)
-def foreign(case: Case) -> None:
-    """Another kind of model, an image, a shard, an archive, or the model without what we write into it."""
-    import onnx
-
-    rng, models = case.rng, case.prepared
-    name = rng.choice(["model.ckpt", "model.safetensors", *NAMES.values()])
-    choices = [encoded("PNG"), shard_bytes("raw")["val-000000.tar"], rng.randbytes(3000), b"{}", b""]
-    choices += [examples[0] for examples in images().values()]
-    data = rng.choice([*choices, *(file.read_bytes() for file in sorted(models.iterdir()) if file.name != name)])
-    if rng.random() < 0.3 and name == NAMES["onnx"]:
-        model = onnx.load(models / name)
-        del model.metadata_props[:]
-        data = model.SerializeToString()
-    (case.folder / name).write_bytes(data)
-    try_model(case, case.folder / name)
 
 
 # -- the service
@@ -168,18 +146,6 @@ def check_words(found: bytes, expected: bytes) -> None:
             raise FindingError("wrong sample", f"{word} instead of {other}")
 
 
-class Gate:
-    """A runtime that waits while the gate is closed."""
-
-    def __init__(self, runtime: Any) -> None:
-        self.runtime, self.open = runtime, threading.Event()
-        self.open.set()
-
-    def __call__(self, pages: np.ndarray) -> Any:
-        assert self.open.wait(PATIENCE_SECONDS)
-        return self.runtime(pages)
-
-
 class Served:
     """A server in this process, and the answer to a sound page."""
 
@@ -190,8 +156,7 @@ class Served:
         from ocr.deploy.service.command import listen
         from ocr.deploy.service.limits import Limits
 
-        detector = copy(Detector.load(save_tiny(folder / "tiny.safetensors"), threads=1, max_pixels=MAX_PIXELS))
-        self.gate = detector.runtime = Gate(detector.runtime)
+        detector = Detector.load(save_tiny(folder / "tiny.safetensors"), threads=1, max_pixels=MAX_PIXELS)
         limits = Limits(bytes=300_000, pixels=MAX_PIXELS, pages=3, seconds=60, requests=REQUESTS)
         listener = listen("127.0.0.1", 0)
         app = build_app(detector, limits, batch_size=BATCH)
@@ -201,22 +166,6 @@ class Served:
         self.client, self.page = Client(listener.getsockname()[1]), encoded("PNG", noise(80, 60))
         self.examples = [data for examples in images().values() for data in examples] + [encoded("PDF")]
         self.expected = self.client.detect(self.page).body
-        # Threads of the service are started when they are needed, and stay: all of them now, or a case would.
-        page = noise(40, 50)
-        for kind, bodies in (("image", [encoded("TIFF", page, page)] * 2), ("pdf", [encoded("PDF", page, page)])):
-            self.gate.open.clear()
-            with ThreadPoolExecutor(REQUESTS) as threads:
-                waiting = [threads.submit(self.client.detect, body) for body in bodies]
-                eventually(lambda kind=kind: self._started(kind) >= THREADS[kind])  # type: ignore[misc]
-                self.gate.open.set()
-                for one in waiting:
-                    one.result()
-        for example in self.examples:
-            self.client.detect(example)
-
-    @staticmethod
-    def _started(kind: str) -> int:
-        return sum(thread.name.startswith(f"{kind}_") for thread in threading.enumerate())
 
     def check(self, case: Case) -> None:
         """Nothing is at work any more, and a sound page has its right answer."""
@@ -250,27 +199,6 @@ def cut_upload(case: Case) -> None:
     sent = page if case.rng.random() < 0.3 else page[: case.rng.randrange(len(page))]
     case.prepared.client.cut_upload(len(page), sent, case.rng)
     case.prepared.check(case)
-
-
-@fault("queue-full", "more requests than the service takes at once", 20, Served, *SERVER)
-def full_queue(case: Case) -> None:
-    served, extra = case.prepared, case.rng.choice((1, 3))
-    served.gate.open.clear()
-    try:
-        with ThreadPoolExecutor(REQUESTS + extra) as threads:
-            waiting = [threads.submit(served.client.detect, served.page) for _ in range(REQUESTS)]
-            eventually(lambda: served.client.at_work() == REQUESTS)
-            refused = list(threads.map(served.client.detect, [served.page] * extra))
-            served.gate.open.set()
-            answers = [one.result() for one in waiting]
-    finally:
-        served.gate.open.set()
-    if {answer.status for answer in refused} != {429} or {answer.status for answer in answers} != {200}:
-        raise FindingError("leak", f"{[answer.status for answer in (*refused, *answers)]}")
-    for answer in answers:
-        check_words(answer.body, served.expected)
-    case.counts.update(samples=len(answers), refused=extra)
-    served.check(case)
 
 
 # -- training

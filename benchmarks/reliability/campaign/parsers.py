@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import re
-import struct
 import tarfile
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -16,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import xxhash
 
 from benchmarks.reliability.campaign.cases import CLASSES, FindingError, Parser
 from benchmarks.reliability.campaign.pages import (
@@ -40,7 +36,6 @@ from ocr.deploy.prediction_log import NAME as LOG
 from ocr.deploy.prediction_log import PredictionLog
 from ocr.deploy.runtimes import Model
 from ocr.deploy.runtimes.tensorrt_runtime import pack, unpack
-from ocr.errors import DataError
 from ocr.formats import read_annotations
 from ocr.formats.annotation import Page
 from ocr.formats.maps import read_fingerprint, read_maps
@@ -50,14 +45,10 @@ from ocr.models.load import read_detector, save_detector
 from ocr.models.weights import read_weights
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.dense import DensePage
-from ocr.pipeline.fingerprint import code_digest
 from ocr.pipeline.image_header import check_pixel_count, size_in_header
-from ocr.pipeline.kept_table import KeptTable
-from ocr.pipeline.page_rows import NO_POLYGONS
-from ocr.pipeline.sample import Sample
+from ocr.pipeline.sample import NO_POLYGONS, Sample
 from ocr.pipeline.targets import ON_DISK
 from ocr.report.runs import read_run
-from ocr.row_table import MAGIC, RowTableWriter
 from ocr.shards.source import ShardSource, open_shards
 from ocr.shards.storage import Storage
 from ocr.shards.writer import TarWriter
@@ -207,33 +198,6 @@ def dense_examples() -> list[bytes]:
     return [DensePage.pack(page).data.tobytes() for page in (noise(), framed, gray)]
 
 
-def table_example() -> list[bytes]:
-    writer = RowTableWriter({"shard": "i", "number": "q"})
-    for number in range(9):
-        writer.append(b"row %d" % number * 3, number % 2, number)
-    with tempfile.TemporaryDirectory() as folder:
-        writer.save(Path(folder) / "a.rows", {"looked_at": {}, "code": code_digest(KeptTable.__module__)})
-        return [(Path(folder) / "a.rows").read_bytes()]
-
-
-def parse_table(path: Path) -> bool:
-    header, data = struct.Struct("<8sQQ"), path.read_bytes()
-    kept = KeptTable(path.parent, KeptTable.__module__, "fuzzed")
-    if data.startswith(MAGIC) and len(data) > header.size:
-        end = header.size + header.unpack_from(data)[1]
-        digest = xxhash.xxh3_64_intdigest(data[header.size : end])
-        data = header.pack(MAGIC, end - header.size, digest) + data[header.size :]
-    kept.path.write_bytes(data)
-    table = kept.load(lambda path: None)
-    kept.path.unlink()
-    for index in range(min(len(table), 9) if table is not None else 0):
-        try:
-            table.row(index)  # type: ignore[union-attr]
-        except DataError as error:
-            must(".rows" in str(error), str(error))
-    return table is not None
-
-
 # -- stored maps
 
 
@@ -242,19 +206,6 @@ def parse_maps(path: Path) -> None:
     _, found = read_maps(path, ON_DISK, size=(32, 24))
     read_maps(path, ON_DISK)
     must(found is not None and all(found[name].shape == (24, 32) for name in ON_DISK), f"{found}")
-
-
-def parse_map(name: str, path: Path) -> None:
-    archive = path.with_name("a.npz")
-    with zipfile.ZipFile(io.BytesIO(map_bytes(False))) as old, zipfile.ZipFile(archive, "w") as new:
-        for each in old.namelist():
-            new.writestr(each, path.read_bytes() if each == f"{name}.npy" else old.read(each))
-    parse_maps(archive)
-
-
-def map_member(name: str) -> list[bytes]:
-    with zipfile.ZipFile(io.BytesIO(map_bytes(False))) as archive:
-        return [archive.read(f"{name}.npy")]
 
 
 # -- images and PDFs
@@ -308,24 +259,20 @@ def parse_settings(path: Path) -> None:
     Detector(Model(lambda pages: pages, ModelInfo.from_metadata(metadata, "a.onnx")))  # type: ignore[arg-type,return-value]
 
 
-# -- results and logs that commands read again
+# -- what commands read again: the config and the figures of a run, and the log of `predict`
 
-METRICS = b"epoch,step,train/loss,val/hmean,seconds/data_wait\n0,3,1.5,,\n0,3,,0.5,0.1\n1,7,0.9,,\n1,7,,0.6,0.1\n"
 RUN = {
-    "csv/version_0/metrics.csv": METRICS,
+    "csv/version_0/metrics.csv": b"epoch,step,train/loss,val/hmean,seconds/data_wait\n0,3,1.5,,\n0,3,,0.5,0.1\n",
     ".hydra/config.yaml": b"trainer:\n  max_epochs: 3\ndataset_base_path: ${oc.env:HOME}\nsizes: [1, 2]\n",
-    ".hydra/overrides.yaml": b"- model=lite\n- trainer.max_epochs=3\n",
-    "worst_pages.json": b'[{"page": "a.jpg", "hmean": 0.5, "missed": 3}]',
 }
 FOUND_WITH = {"checkpoint": "abc", "size": 640}
 
 
 def parse_run(name: str, path: Path) -> None:
     run = Path(str(path).removesuffix(f"/{name}"))
-    for each, content in RUN.items():
-        if each != name:
-            (run / each).parent.mkdir(parents=True, exist_ok=True)
-            (run / each).write_bytes(content)
+    for other in RUN.keys() - {name}:
+        (run / other).parent.mkdir(parents=True, exist_ok=True)
+        (run / other).write_bytes(RUN[other])
     read_run(run)
 
 
@@ -375,13 +322,9 @@ add("shard-tar", "tar files without an index", SHARD, tar_examples, parse_tar, s
 add("shard-receipt", "receipts of a conversion", RECEIPT, partial(shard_files, RECEIPT), parse_receipt, kind="json")
 
 add("cache-dense-page", "dense pages", "page", dense_examples, parse_dense, share=30, named=None)
-add("cache-page-list", "tables of rows", "rows", table_example, parse_table, share=25)
 
 _archives = lambda: [map_bytes(False), map_bytes(True)]  # noqa: E731
 add("maps-file", "files of stored maps", "a.npz", _archives, parse_maps, share=40, tokens=TOKENS["zip"])
-for _name in ("fingerprint", "thresh_map"):
-    _calls, _more = (partial(map_member, _name), partial(parse_map, _name)), {"tokens": TOKENS["npy"], "named": "a.npz"}
-    add(f"maps-{_name}", f"stored maps, {_name}.npy", "member", *_calls, **_more)
 
 for _name in images():
     _calls = partial(images().__getitem__, _name), parse_image
@@ -403,7 +346,6 @@ add(
 )
 
 for _name in RUN:
-    _more = {"kind": "json" if _name.endswith("json") else "text", "share": 8, "named": "run"}
     _calls = lambda name=_name: [RUN[name]], partial(parse_run, _name)
-    add(f"run-{Path(_name).stem}", f"the folder of a run, {Path(_name).name}", f"run/{_name}", *_calls, **_more)
+    add(f"run-{Path(_name).stem}", f"a run, {Path(_name).name}", f"run/{_name}", *_calls, kind="text", named="run")
 add("prediction-log", "the log of predictions", LOG, log_example, parse_log, kind="text", named="FOLDER")

@@ -136,11 +136,8 @@ def assert_no_lie(out: Path) -> None:
 
 @fault("kill-convert", "a conversion is killed and begun again", 40, prepare_conversion)
 def kill_convert(case: Case) -> None:
-    out, run = case.folder / "out", case.prepared.run
-    if case.rng.random() < 0.6:
-        Child(case, run, out, die_at=case.rng.randrange(1, 60)).wait()
-    else:
-        Child(case, run, out, 2).kill_after(case.rng.uniform(0, FILL_SECONDS))
+    out = case.folder / "out"
+    Child(case, case.prepared.run, out, case.rng.choice((1, 2))).kill_after(case.rng.uniform(0, FILL_SECONDS))
     assert_no_lie(out)
     case.prepared.finish(case, out)
 
@@ -148,7 +145,7 @@ def kill_convert(case: Case) -> None:
 @fault("convert-damage", "a conversion killed, its files damaged, and begun again", 30, prepare_conversion)
 def damaged_conversion(case: Case) -> None:
     out = case.folder / "out"
-    Child(case, case.prepared.run, out, die_at=case.rng.randrange(5, 60)).wait()
+    Child(case, case.prepared.run, out).kill_after(case.rng.uniform(0.02, FILL_SECONDS))
     if left := sorted(path for path in out.glob("*") if path.is_file()):
         damage(case.rng.choice(left), case.rng, case.rng.choice(("flip", "cut", "garbage")))
     try:

@@ -54,7 +54,7 @@ class Model:
 
 
 def open_model(path: str | Path, device: str = "auto", threads: int | None = None) -> Model:
-    """Open a checkpoint, a file that `ocr export` wrote, or the folder of it.
+    """Open a checkpoint, a file that `glyphfeed export` wrote, or the folder of it.
 
     `threads` limits the cores that the model uses; None: the default of the library, all of them.
     """
@@ -66,7 +66,7 @@ def open_model(path: str | Path, device: str = "auto", threads: int | None = Non
             raise
         raise ConfigError(
             f"{file} runs with torch, which is not installed. Export it where torch is: "
-            f"ocr export {file.name} --to onnx",
+            f"glyphfeed export {file.name} --to onnx",
             path=file,
         ) from error
     model: Model = replace(home.open_model(file, device, threads), file=file, threads=threads)

@@ -79,7 +79,7 @@ def unpack(content: bytes, source: str) -> tuple[ModelInfo, bytes]:
             raise ValueError("no metadata")
     except (struct.error, ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{source} is not an engine that `ocr export --to tensorrt` wrote ({error}). Export it again",
+            f"{source} is not an engine that `glyphfeed export --to tensorrt` wrote ({error}). Export it again",
             path=source,
         ) from error
     return ModelInfo.from_metadata(metadata, source), engine

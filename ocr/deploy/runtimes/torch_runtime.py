@@ -49,7 +49,7 @@ def open_model(path: Path, device: str, threads: int | None) -> Model:
     except Exception as error:  # Damaged bytes end in any error of the reader.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
-            f"{path} is not a model that `ocr export --to torchscript` wrote ({reason})", path=path
+            f"{path} is not a model that `glyphfeed export --to torchscript` wrote ({reason})", path=path
         ) from error
     given = {key: _text(value) for key, value in metadata.items() if value}
     return Model(TorchRuntime(script, where), ModelInfo.from_metadata(given, str(path)))

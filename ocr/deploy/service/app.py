@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
-from importlib.resources import files
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,7 @@ from ocr.deploy.service.metrics import Metrics
 from ocr.deploy.service.schema import BODY, RESPONSES
 from ocr.deploy.service.worker import DetectionWorker
 from ocr.optional import require
+from ocr.report.page import render
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -83,7 +83,8 @@ class Admission:
         from fastapi.responses import JSONResponse
 
         if scope["type"] != "http" or scope["path"] != DETECT:
-            return await self.app(scope, receive, send)
+            await self.app(scope, receive, send)
+            return
         try:
             with self.service.admitted():
                 await self.app(scope, receive, partial(_send_in_parts, send))
@@ -106,7 +107,7 @@ def build_app(
 ) -> "FastAPI":
     """The service of a detector, for any ASGI server."""
     for module in ("fastapi", "pypdfium2", "python_multipart"):
-        require(module, "ocr serve")
+        require(module, "glyphfeed serve")
     from fastapi import FastAPI
 
     service = Service(detector, limits or Limits(), batch_size, wait_seconds)
@@ -151,7 +152,7 @@ def _add_the_rest(app: "FastAPI", service: Service) -> None:
     from fastapi.responses import HTMLResponse, JSONResponse, Response
 
     worker, metrics = service.worker, service.metrics
-    page = (files("ocr.deploy.service") / "page.html").read_text(encoding="utf-8")
+    page = render("service.html", title="GlyphFeed: find text", heading="Find text")
 
     @app.get("/info", summary="The model and the limits")
     async def info() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The command `ocr serve`."""
+"""The command `glyphfeed serve`."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import signal
 import socket
 from ipaddress import ip_address
 from math import inf, isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ocr.errors import ConfigError
+from ocr.models.packaged import BUNDLED, named_detector
 
 if TYPE_CHECKING:
     from ocr.deploy.service.limits import Limits
 
 Polygons = Literal["quad", "curved"]
 EXAMPLES = (
-    "ocr serve exported/model.onnx",
-    "ocr serve best.ckpt --port 0 --threads 2",
-    "ocr serve exported --host 0.0.0.0 --max-pages 5 --max-requests 64",
+    "glyphfeed serve exported/model.onnx",
+    "glyphfeed serve best.ckpt --port 0 --threads 2",
+    "glyphfeed serve exported --host 0.0.0.0 --max-pages 5 --max-requests 64",
     "curl -F file=@scan.jpg http://127.0.0.1:8000/detect",
 )
 
 
 def serve(
     model: Annotated[
-        Path | None,
-        typer.Argument(help="Checkpoint, or what `ocr export` wrote; default: the bundled detector."),
-    ] = None,
+        str,
+        typer.Argument(metavar="MODEL", help="A checkpoint, an exported folder, or glyphfeed: the bundled detector."),
+    ] = BUNDLED,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 8000,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, or a name that the runtime knows.")] = "auto",
@@ -46,9 +46,11 @@ def serve(
         Polygons | None, typer.Option(help="quad or curved; default: quad if the detector was trained on them.")
     ] = None,
 ) -> None:
-    """Find text over HTTP: POST an image or a PDF to /detect, or open the address in a browser.
+    """Find text over HTTP, and in a browser.
 
-    Nothing is stored. There is no password: everyone who reaches the address can use it.
+    POST an image or a PDF to /detect, or open the address. Nothing is stored.
+
+    There is no password: everyone who reaches the address can use it.
     """
     limits = _limits(
         ("--max-megabytes", "bytes", max_megabytes, 10**6),
@@ -64,7 +66,8 @@ def serve(
         from ocr.deploy.detector import Detector
         from ocr.deploy.service.app import build_app
 
-        detector = Detector.load(model, device=device, threads=threads, max_pixels=limits.pixels, polygons=polygons)
+        file = named_detector(model)
+        detector = Detector.load(file, device=device, threads=threads, max_pixels=limits.pixels, polygons=polygons)
         app = build_app(detector, limits, batch_size, wait_ms / 1000)
         _run(app, listener, limits, f"{detector.info.format} {detector.info.precision}")
 

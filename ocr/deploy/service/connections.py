@@ -11,14 +11,14 @@ from ocr.optional import require
 
 def server_config(app: object, limits: Limits, **options: Any) -> Any:
     """The configuration of uvicorn for the service."""
-    uvicorn = require("uvicorn", "ocr serve")
+    uvicorn = require("uvicorn", "glyphfeed serve")
     quiet = {"access_log": False, "server_header": False, "proxy_headers": False, "ws": "none"}
     return uvicorn.Config(app, http=limited_protocol(limits), **(quiet | options))
 
 
 def limited_protocol(limits: Limits) -> type[asyncio.Protocol]:
     """Uvicorn alone waits for ever for the rest of a header, and for a client that does not read its answer."""
-    require("uvicorn", "ocr serve")
+    require("uvicorn", "glyphfeed serve")
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class LimitedProtocol(H11Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from contextlib import contextmanager, suppress
 from itertools import product
 from typing import Any
 
+from filelock import FileLock, SoftFileLock
 from numba import config, types
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -104,14 +104,17 @@ def _is_kept(entry: Entry) -> bool:
 def _one_process_at_a_time() -> Iterator[None]:
     """Ranks that start together compile once: the others wait, and load."""
     folder = ENTRIES[0][0]._cache.cache_path
-    if folder is None:
+    if folder is None or FileLock is SoftFileLock:  # A soft lock outlives a process that is killed.
         yield
         return
-    with open(os.path.join(folder, "compile.lock"), "wb") as lock:
-        # Not every file system has locks. Without one, kernels are compiled twice, and kept correctly.
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = FileLock(os.path.join(folder, "compile.lock"))
+    # Not every file system has locks. Without one, kernels are compiled twice, and kept correctly.
+    with suppress(OSError, NotImplementedError):
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _array(dtype: Any, dimensions: int, layout: str = "C", readonly: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""`ocr convert`. Every library that takes time to load is imported when the command runs."""
+"""`glyphfeed shards`. Every library that takes time to load is imported when the command runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ocr.tools.annotations_command import CATEGORIES_HELP
 from ocr.tools.executor import EXECUTOR_HELP
 
 
-def convert(
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="Dataset: images/<split>/ and jsons/<split>.json.")],
+def shards(
+    source: Annotated[Path, typer.Argument(metavar="DATA", help="Dataset: images/<split>/ and jsons/<split>.json.")],
     out: Annotated[
         str | None,
         typer.Argument(
-            metavar="DST",
-            help="Folder for <split>-000000.tar ... and <split>-index.json; default: SRC/shards, where data=webdataset "
-            "looks.",
+            metavar="OUT",
+            help="Folder for <split>-000000.tar ... and <split>-index.json; default: DATA/shards, where "
+            "data=webdataset looks.",
         ),
     ] = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
@@ -44,7 +44,6 @@ def convert(
             help="Read all shards back and compare them with index and source; finished splits are not changed.",
         ),
     ] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="With --verify: recompute all pages, not one in 16.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Remove shards of an earlier conversion that had more of them.")
     ] = False,
@@ -57,8 +56,7 @@ def convert(
     from ocr.datasets import DBTransforms, OCRDataset
     from ocr.pipeline.device import Normalize
     from ocr.pipeline.prefix import Letterbox
-    from ocr.tools.convert.report import INTERRUPTED
-    from ocr.tools.convert.report import convert as convert_splits
+    from ocr.tools.convert.report import INTERRUPTED, convert
     from ocr.tools.convert.settings import ConvertSettings
     from ocr.tools.doctor.pages import find_splits
 
@@ -69,7 +67,6 @@ def convert(
         shuffle_seed=shuffle_seed,
         overwrite=overwrite,
         verify=verify,
-        deep=deep,
         executor=executor,
         workers=workers,
     )
@@ -86,7 +83,7 @@ def convert(
         for name, images, annotation in find_splits(source, split)
     }
     try:
-        raise typer.Exit(convert_splits(datasets, out or source / "shards", settings))
+        raise typer.Exit(convert(datasets, out or source / "shards", settings))
     except KeyboardInterrupt:
         typer.secho(INTERRUPTED, fg="yellow", err=True)
         raise typer.Exit(130) from None

@@ -1,38 +1,140 @@
-"""Write the shards of a split that are missing or stale, keep the others, then write the index."""
+"""Write the shards of a split that are missing or stale, then its index; and read all of them back."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from filelock import FileLock, Timeout
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ocr.atomic import remove_partial_files, replacing
 from ocr.errors import ConfigError, DataError, OutputError
-from ocr.shards.index import ShardIndex, shard_name
-from ocr.tools.convert.examine import Examination, check_shard
-from ocr.tools.convert.plan import Plan
+from ocr.pipeline.fingerprint import content_digest
+from ocr.shards.index import Members, ShardIndex, StoredSample, scan_tar, shard_name
+from ocr.tools.convert.plan import Plan, ShardTask, absolute_source, key_of, make_recipe
 from ocr.tools.convert.settings import ConvertSettings
 from ocr.tools.convert.shard_receipt import (
     NO_RECEIPT,
     IndexReceipts,
     Merger,
+    ShardReceipt,
     done_file,
+    fits,
     index_path,
+    is_untouched,
+    page_of,
     read_done,
     read_index,
     write_done,
     write_shard,
 )
 from ocr.tools.executor import LazyTasks, run_tasks
+from ocr.tools.terminal import markup, progress_bar
+
+if TYPE_CHECKING:
+    from ocr.datasets import OCRDataset
+
+
+class Problem(NamedTuple):
+    """Something that is wrong with a shard."""
+
+    file: str
+    key: str
+    offset: int | None
+    what: str
+
+
+class Examination(NamedTuple):
+    """A shard, and what its index or its own receipt says about it."""
+
+    task: ShardTask
+    receipt: ShardReceipt
+
+
+def check_shard(examination: Examination) -> ShardReceipt | None:
+    """The receipt of a shard that is still valid; None if the shard must be rewritten."""
+    task, receipt = examination
+    if not fits(task, receipt):
+        return None
+    if is_untouched(task, receipt):
+        return receipt
+    present = set(map(page_of, receipt.samples))
+    missing = [position for position, index in enumerate(task.indices) if index not in present]
+    if missing and task.on_bad_sample == "raise":
+        return None
+    reasons = {task.pages.names[position]: task.why_left_out(position) for position in missing}
+    if not all(reasons.values()) or examine_shard(examination):
+        return None
+    return replace(receipt, skipped=reasons)
+
+
+def examine_shard(examination: Examination) -> list[Problem]:
+    """All problems of a shard: its bytes against its checksum, its members against the index and the source."""
+    task, receipt = examination
+    found: dict[str, Members] = {}
+    problems = []
+    try:
+        with task.path.open("rb") as stream:
+            sha256, size = hashlib.file_digest(stream, "sha256").hexdigest(), stream.tell()
+            if size != receipt.shard.bytes:
+                what = f"{size} bytes, and the index says {receipt.shard.bytes}"
+                problems.append(Problem(task.name, "", min(size, receipt.shard.bytes), what))
+            elif sha256 != receipt.shard.sha256:
+                problems.append(Problem(task.name, "", None, "its sha256 is not the one in the index"))
+            stream.seek(0)
+            found.update(scan_tar(stream, task.name))
+    except OSError as error:
+        return [Problem(task.name, "", None, f"cannot be read ({error.strerror})")]
+    except DataError as error:
+        problems.append(Problem(task.name, "", None, str(error)))
+    if task.name != receipt.shard.name:
+        problems.append(Problem(task.name, "", None, f"the index calls it {receipt.shard.name!r}"))
+    if len(receipt.samples) != receipt.shard.samples:
+        listed = f"the index lists {len(receipt.samples)} samples and counts {receipt.shard.samples}"
+        problems.append(Problem(task.name, "", None, listed))
+    place = {index: position for position, index in enumerate(task.indices)}
+    for stored in receipt.samples:
+        index = page_of(stored)
+        if index not in place:
+            problems.append(Problem(task.name, stored.key, None, f"the source no longer has page {stored.key}"))
+        elif found.get(stored.key) != stored.members:
+            there = "other members" if stored.key in found else "no such key"
+            problems.append(_problem(task, stored, "", f"not at its offset: the shard has {there}"))
+        else:
+            problems += _of_page(task, place[index], stored)
+    return problems
+
+
+def _of_page(task: ShardTask, position: int, stored: StoredSample) -> Iterator[Problem]:
+    """The differences between a sample of the index and its page in the source."""
+    filename, expected = task.pages.names[position], task.recipe.extensions(stored.filename)
+    if filename != stored.filename:
+        yield _problem(task, stored, "", f"is {stored.filename!r}, and the source has {filename!r} there")
+        return
+    if list(stored.members) != expected:
+        yield _problem(task, stored, "", f"has {', '.join(stored.members)} instead of {', '.join(expected)}")
+        return
+    if task.pages.state(position).annotation.hex() != stored.annotation:
+        yield _problem(task, stored, "json", f"the source's annotation of {filename} has changed")
+    try:
+        if content_digest(task.pages.read(position).encoded).hex() != stored.content:
+            yield _problem(task, stored, expected[0], f"the source's image {filename} has changed")
+    except DataError as error:
+        yield _problem(task, stored, "", str(error))
+
+
+def _problem(task: ShardTask, stored: StoredSample, extension: str, what: str) -> Problem:
+    """A problem of a member; by default of the first one."""
+    first = min(stored.members.values(), default=(0, 0))
+    return Problem(task.name, stored.key, stored.members.get(extension, first)[0], what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +204,8 @@ def only_one(folder: Path) -> Iterator[None]:
 @contextmanager
 def progress_of(title: str, total: int, show: bool) -> Iterator[Callable[[int], None]]:
     """A progress bar; yields a function that takes the number of finished pages."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not show) as progress:
-        bar = progress.add_task(escape(title), total=total)
+    with progress_bar(show) as progress:
+        bar = progress.add_task(markup(title), total=total)
         yield lambda pages: progress.advance(bar, pages)
 
 
@@ -219,3 +320,90 @@ def _has_text(path: Path, parts: Iterator[str]) -> bool:
             return all(stream.read(len(part)) == part.encode("ascii") for part in parts) and not stream.read(1)
     except FileNotFoundError:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found in the shards of one split."""
+
+    split: str
+    shards: int = 0
+    pages: int = 0
+    bytes: int = 0
+    problems: tuple[Problem, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+    """File name and reason of the pages that cannot be stored."""
+
+
+def verify_split(
+    dataset: OCRDataset, split: str, out: Path, settings: ConvertSettings, show_progress: bool = True
+) -> Verified:
+    """Compare the shards of a split with their index and with the dataset they were made from.
+
+    The index says whether they are raw or ready. Nothing is written.
+    """
+    path = index_path(out, split)
+    try:
+        index = read_index(path)
+    except DataError as error:
+        return Verified(split, problems=(Problem(path.name, "", None, str(error)),))
+    if index is None:
+        raise DataError(f"{path} does not exist: nothing to verify. Write the shards: ocr convert SRC DST", path=path)
+    plan = Plan(split, out.absolute(), absolute_source(dataset), make_recipe(dataset, index.kind), "skip", ())
+    receipts = IndexReceipts(index)
+
+    def examination(number: int) -> Examination:
+        receipt = receipts[number]
+        known = [page for page in map(page_of, receipt.samples) if 0 <= page < len(plan.source)]
+        return Examination(plan.task(number, known), receipt)
+
+    examinations = LazyTasks(len(receipts), examination)
+    found: list[list[Problem]] = [[] for _ in receipts]
+    with progress_of(f"{split}: verifying", len(index.samples), show_progress) as advance:
+        with closing(run_tasks(examine_shard, examinations, settings.executor, settings.workers)) as results:
+            for number, problems in results:
+                found[number] = problems
+                advance(index.shards[number].samples)
+        missing, left_out = _look_for_others(plan, receipts, settings)
+    everything = [*_index_problems(plan, index), *chain.from_iterable(found), *missing]
+    size = sum(shard.bytes for shard in index.shards)
+    return Verified(split, len(index.shards), len(index.samples), size, tuple(everything), left_out)
+
+
+def _index_problems(plan: Plan, index: ShardIndex) -> list[Problem]:
+    found = []
+    if index.stages != plan.recipe.stages:
+        found.append("made by other stages: another --size, other settings, code or libraries. Convert again")
+    if index.annotated != plan.source.annotated:
+        found.append(f"says annotated={index.annotated}, and the source differs")
+    name = index_path(plan.out, plan.split).name
+    listed = len(index.shards)
+    strays = [path.name for number, path in shard_files(plan.out, plan.split).items() if number >= listed]
+    problems = [Problem(name, "", None, what) for what in found]
+    return problems + [Problem(stray, "", None, f"a shard that {name} does not list") for stray in strays]
+
+
+def _look_for_others(
+    plan: Plan, receipts: IndexReceipts, settings: ConvertSettings
+) -> tuple[list[Problem], dict[str, str]]:
+    """Pages of the source that are in no shard: those that could be, and name and reason of those that cannot."""
+    is_missing = np.ones(len(plan.source), dtype=np.bool_)
+    for receipt in receipts:
+        is_missing[[page for page in map(page_of, receipt.samples) if 0 <= page < len(is_missing)]] = False
+    absent = np.flatnonzero(is_missing)
+    tasks = LazyTasks(len(absent), lambda at: plan.task(0, [int(absent[at])]))
+    missing, left_out = [], {}
+    name = index_path(plan.out, plan.split).name
+    with closing(run_tasks(_why_left_out, tasks, settings.executor, settings.workers, chunk=16)) as results:
+        for number, reason in results:
+            index = int(absent[number])
+            filename = plan.source.names[index]
+            if reason:
+                left_out[filename] = reason
+            else:
+                missing.append(Problem(name, key_of(index), None, f"{filename} of the source is in no shard"))
+    return sorted(missing), left_out | plan.source.skipped
+
+
+def _why_left_out(task: ShardTask) -> str:
+    return task.why_left_out(0)

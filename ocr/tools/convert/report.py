@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
-from ocr.tools.convert.convert import Converted, convert_split
-from ocr.tools.convert.examine import Problem
+from ocr.tools.convert.convert import Converted, Problem, Verified, convert_split, verify_split
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.settings import ConvertSettings
 from ocr.tools.convert.shard_receipt import index_path
-from ocr.tools.convert.verify import Verified, verify_split
 from ocr.tools.executor import started
+from ocr.tools.terminal import markup
 from ocr.units import format_bytes
 
 if TYPE_CHECKING:
@@ -57,13 +55,13 @@ def print_converted(converted: Sequence[Converted], out: Path, console: Console)
     table = _table("split", "kind", "pages", "shards", "size", "written", "kept", "left out", "time")
     for one in converted:
         counts = (len(one.index.samples), len(one.index.shards), format_bytes(one.bytes), one.written, one.kept)
-        row = (escape(one.index.split), one.index.kind, *counts, len(one.skipped), f"{one.seconds:.1f} s")
+        row = (markup(one.index.split), one.index.kind, *counts, len(one.skipped), f"{one.seconds:.1f} s")
         table.add_row(*map(str, row))
     console.print(table)
-    console.print(f"shards in {escape(str(out))}", **PLAIN)
+    console.print(f"shards in {markup(str(out))}", **PLAIN)
     for one in converted:
         if not one.written:
-            console.print(f"{escape(one.index.split)}: nothing to do, every shard is up to date", **PLAIN)
+            console.print(f"{markup(one.index.split)}: nothing to do, every shard is up to date", **PLAIN)
         _print_left_out(one.skipped, console)
 
 
@@ -72,7 +70,7 @@ def print_verified(verified: Sequence[Verified], console: Console) -> None:
     table = _table("verified", "shards", "pages", "size", "left out", "wrong")
     for one in verified:
         counts = (one.shards, one.pages, format_bytes(one.bytes), len(one.left_out), len(one.problems))
-        table.add_row(escape(one.split), *map(str, counts))
+        table.add_row(markup(one.split), *map(str, counts))
     console.print(table)
     for one in verified:
         _print_left_out(one.left_out, console)
@@ -93,21 +91,16 @@ def _print_problems(problems: Sequence[Problem], console: Console) -> None:
     for found in by_file.values():
         for file, key, offset, what in found[:MAX_PROBLEMS_PER_FILE]:
             place = file + (f" {key}" if key else "") + (f" at offset {offset}" if offset is not None else "")
-            console.print(f"[red]{_shown(place)}[/]: {_shown(what)}", **PLAIN)
+            console.print(f"[red]{markup(place)}[/]: {markup(what)}", **PLAIN)
         if len(found) > MAX_PROBLEMS_PER_FILE:
-            console.print(f"[red]{escape(found[0].file)}[/]: and {len(found) - MAX_PROBLEMS_PER_FILE} more", **PLAIN)
+            console.print(f"[red]{markup(found[0].file)}[/]: and {len(found) - MAX_PROBLEMS_PER_FILE} more", **PLAIN)
     if problems:
         console.print("The same command without --verify rewrites the wrong shards", **PLAIN)
 
 
 def _print_left_out(skipped: Mapping[str, str], console: Console) -> None:
     for name, reason in skipped.items():
-        console.print(f"[yellow]left out {_shown(name)}[/]: {_shown(reason)}", **PLAIN)
-
-
-def _shown(text: str) -> str:
-    """File names may not be UTF-8, but a terminal accepts nothing else."""
-    return escape(text.encode("utf-8", "backslashreplace").decode())
+        console.print(f"[yellow]left out {markup(name)}[/]: {markup(reason)}", **PLAIN)
 
 
 def _local_folder(out: str | Path) -> Path:

@@ -25,7 +25,6 @@ class ConvertSettings:
     shuffle_seed: int | None = None
     overwrite: bool = False
     verify: bool = False
-    deep: bool = False
     executor: str = "local"
     workers: int | None = None
 

@@ -1,4 +1,4 @@
-"""Pictures of findings: a piece of the page as JPEG, the outlines on top of it as SVG."""
+"""Pictures of findings: a piece of the page as JPEG, and the outlines on top of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from html import escape
 
 import cv2
 import numpy as np
@@ -36,7 +35,7 @@ NOT_DRAWN = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A rectangle of the upright page, which may reach beyond it."""
+    """A rectangle of the upright page, which can reach beyond it."""
 
     left: float
     top: float
@@ -44,8 +43,26 @@ class Window:
     height: float
 
 
-def draw_finding(finding: Finding, split: Split) -> str | None:
-    """An SVG picture of the finding, or None if there is nothing to show."""
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A finding as the template draws it, in pixels of the upright page."""
+
+    kind: str
+    """page or word: whether all of the page is shown."""
+    name: str
+    view: str
+    rectangle: tuple[float, float, float, float]
+    """Left, top, width and height of what the JPEG shows."""
+    jpeg: str
+    outlines: Sequence[tuple[str, str]]
+    """(CSS class, points)."""
+    corners: Sequence[tuple[float, float]]
+    """Of a wrong word, each with a dot."""
+    radius: float
+
+
+def draw_finding(finding: Finding, split: Split) -> Picture | None:
+    """The picture of a finding, or None if there is nothing to show."""
     facts = split.images.get(finding.image)
     if facts is None or NOT_DRAWN & {finding.kind, facts.problem} or facts.raw_size == (0, 0):
         return None
@@ -54,7 +71,7 @@ def draw_finding(finding: Finding, split: Split) -> str | None:
     window = _window_around(outlines[-1][1], page) if finding.points else Window(0, 0, *page)
     side = round(max(page) * min(1.0, PICTURE_SIDE / max(window.width, window.height)))
     pixels = _read_pixels(facts, side)
-    return None if pixels is None else _svg(window, page, pixels, outlines)
+    return None if pixels is None else _picture(finding.place, window, page, pixels, outlines)
 
 
 def _outlines(finding: Finding, split: Split, facts: ImageFacts) -> list[tuple[str, Points]]:
@@ -119,25 +136,28 @@ def _read_pixels(facts: ImageFacts, longest_side: int) -> NDArray[np.uint8] | No
         return None
 
 
-def _svg(
-    window: Window, page: tuple[int, int], pixels: NDArray[np.uint8], outlines: Sequence[tuple[str, Points]]
-) -> str:
-    image, (left, top, width, height) = _cut(window, page, pixels)
-    jpeg = base64.b64encode(simplejpeg.encode_jpeg(image, quality=JPEG_QUALITY)).decode()
-    kind = "page" if (window.width, window.height) == page else "word"
-    parts = [
-        f'<svg class="{kind}" viewBox="{window.left:.1f} {window.top:.1f} {window.width:.1f} {window.height:.1f}">',
-        f'<image x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" '
-        f'preserveAspectRatio="none" href="data:image/jpeg;base64,{jpeg}"/>',
-    ]
+def _picture(
+    name: str,
+    window: Window,
+    page: tuple[int, int],
+    pixels: NDArray[np.uint8],
+    outlines: Sequence[tuple[str, Points]],
+) -> Picture:
+    image, rectangle = _cut(window, page, pixels)
+    is_page = (window.width, window.height) == page
     near = [(style, points) for style, points in outlines if _touches(points, window)]
-    for style, points in sorted(near, key=lambda outline: LAYERS.index(outline[0])):
-        corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polygon class="{escape(style)}" points="{corners}"/>')
-        if style == "bad" and kind == "word":
-            radius = window.width / 110
-            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>' for x, y in points]
-    return "".join([*parts, "</svg>"])
+    near.sort(key=lambda outline: LAYERS.index(outline[0]))
+    bad = [points for style, points in near if style == "bad" and not is_page]
+    return Picture(
+        "page" if is_page else "word",
+        name,
+        f"{window.left:.1f} {window.top:.1f} {window.width:.1f} {window.height:.1f}",
+        rectangle,
+        jpeg=base64.b64encode(simplejpeg.encode_jpeg(image, quality=JPEG_QUALITY)).decode(),
+        outlines=[(style, " ".join(f"{x:.1f},{y:.1f}" for x, y in points)) for style, points in near],
+        corners=[(round(x, 1), round(y, 1)) for points in bad for x, y in points.tolist()],
+        radius=round(window.width / 110, 1),
+    )
 
 
 def _touches(points: Points, window: Window) -> bool:
@@ -160,4 +180,5 @@ def _cut(
     if shrink < 1:
         cut = np.asarray(cv2.resize(cut, None, fx=shrink, fy=shrink, interpolation=cv2.INTER_AREA), dtype=np.uint8)
     left, top, right, bottom = x0 / scale[0], y0 / scale[1], x1 / scale[0], y1 / scale[1]
-    return np.ascontiguousarray(cut), (left, top, right - left, bottom - top)
+    rectangle = (round(left, 1), round(top, 1), round(right - left, 1), round(bottom - top, 1))
+    return np.ascontiguousarray(cut), rectangle

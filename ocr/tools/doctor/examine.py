@@ -12,8 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from ocr.checks import SIDE, Range, check_numbers
 from ocr.errors import AnnotationError
@@ -32,8 +31,9 @@ from ocr.tools.doctor.pages import (
     missing_images,
     unreferenced_files,
 )
-from ocr.tools.doctor.polygons import Outline, check_outlines, parse_words
+from ocr.tools.doctor.polygons import Outline, check_doubles, check_outlines, parse_words
 from ocr.tools.executor import LazyTasks, check_executor, run_tasks, started
+from ocr.tools.terminal import markup, progress_bar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -77,7 +77,7 @@ class Pool:
 
     def run(self, title: str, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
         """Apply `work` to every item; yields its number and the result, in the order in which they finish."""
-        bar = self.progress.add_task(escape(title), total=len(items))
+        bar = self.progress.add_task(markup(title), total=len(items))
         with closing(run_tasks(work, items, self.executor, self.workers, chunk=CHUNK)) as results:
             for number, result in results:
                 yield number, result
@@ -122,14 +122,16 @@ def examine(
             split, wrong = examine_split(name, folder, annotation_file, settings, pool)
             examined.append(split)
             findings += wrong
-    findings += find_duplicates(examined)
+    duplicates = find_duplicates(examined)
+    copies = {(copy.split, copy.image) for copy in duplicates if copy.kind == "unreferenced-copy"}
+    findings = [one for one in findings if one.kind != "unreferenced-image" or (one.split, one.image) not in copies]
+    findings += duplicates
     return Report(data, size, annotation_frame, tuple(examined), tuple(findings))
 
 
 @contextmanager
 def _pool(executor: str, workers: int | None, show_progress: bool) -> Iterator[Pool]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    progress = Progress(*columns, transient=True, disable=not show_progress)
+    progress = progress_bar(show_progress, transient=True)
     # Ray reports dead workers on stdout, which is reserved for the findings.
     with redirect_stdout(sys.stderr), started(executor, workers), progress:
         yield Pool(executor, workers, progress)
@@ -191,6 +193,7 @@ class _Words:
         self.frames |= {page: verdict for page, verdict in frames.items() if facts[page].readable}
         sizes = _page_sizes(facts, self.frames)
         self.wrong += check_outlines(split, outlines, sizes, self._settings.size, self._settings.min_text_size)
+        self.wrong += check_doubles(split, outlines)
 
 
 def _in_pieces(items: Iterable[Item], count: int) -> Iterator[list[Item]]:

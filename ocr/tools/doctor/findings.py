@@ -17,6 +17,7 @@ from ocr.formats.annotation import Annotations
 from ocr.formats.row_mapping import RowMapping
 from ocr.tools.doctor.frames import Verdict
 from ocr.tools.doctor.images import ImageFacts
+from ocr.tools.terminal import printable
 
 Severity = Literal["error", "warning", "note"]
 
@@ -42,7 +43,11 @@ KINDS: dict[str, Kind] = {
     "unreadable-image": Kind("error", "not an image that can be opened", "Replace it; --fix drops the page"),
     "truncated-image": Kind("error", "the end of the image is missing", "Copy it again; --fix drops the page"),
     "too-many-pixels": Kind("error", "more pixels than the limit", "Scale it down, or raise --max-pixels"),
-    "leaked-image": Kind("error", "the same image in two splits: the score is too good", "Remove it from one split"),
+    "leaked-image": Kind(
+        "error",
+        "the same image in two splits: the score is too good",
+        "Remove it from one; --fix takes it out of training",
+    ),
     "other-frame": Kind("error", "EXIF page, polygons drawn on the other frame", "--fix turns them"),
     "bad-points": Kind("error", "points that are not a polygon", "Draw the word again; --fix drops it"),
     "bad-text": Kind("error", "a transcription that is not text", "Put it in quotes; --fix does"),
@@ -51,6 +56,7 @@ KINDS: dict[str, Kind] = {
     "unreferenced-image": Kind("warning", "a good image that no annotation names", "Annotate it, or move it away"),
     "degenerate-polygon": Kind("warning", "a polygon without area", "Draw the word again; --fix drops it"),
     "self-intersecting": Kind("warning", "the outline crosses itself", "--fix reorders or repairs it"),
+    "double-label": Kind("warning", "two labels in one place", "Keep one; --fix drops the other"),
     "out-of-page": Kind("warning", "vertices outside the page", "--fix clips it"),
     "annotation-note": Kind(
         "note", "a part of the annotation was skipped, or read by an assumption", "Correct the annotation, or set it"
@@ -59,6 +65,7 @@ KINDS: dict[str, Kind] = {
     "ambiguous-frame": Kind("note", "EXIF page whose frame is unclear", "Look at it; annotation_frame decides"),
     "no-words": Kind("note", "a page without words", "Fine for a page without text"),
     "tiny-after-resize": Kind("note", "too small to learn after resize, masked out of the loss", "Use a larger size"),
+    "unreferenced-copy": Kind("note", "not annotated, but a copy of it is", "Nothing is lost without it"),
     "unreferenced-file": Kind(
         "note", "a file that no annotation names and that is not a readable image", "Move it away"
     ),
@@ -76,11 +83,6 @@ Points = tuple[tuple[float, float], ...]
 def as_points(outline: NDArray[np.float32]) -> Points:
     """Rows of x and y, to hundredths of a pixel."""
     return tuple((round(float(x), 2), round(float(y), 2)) for x, y in outline)
-
-
-def printable(text: str) -> str:
-    """Bytes of a file name that are not Unicode, written as escapes; they can be neither printed nor encoded."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from ocr.geometry.orientation import orientation_matrix
 from ocr.geometry.polygons import MIN_AREA
 from ocr.tools.doctor.findings import Finding, Report, Split
 from ocr.tools.doctor.images import ImageFacts
-from ocr.tools.doctor.polygons import Points, clipped, is_out, is_sound, repaired
-from ocr.tools.doctor.proposals import propose
+from ocr.tools.doctor.labels import propose
+from ocr.tools.doctor.pages import is_training
+from ocr.tools.doctor.polygons import Points, clipped, find_doubles, is_out, is_sound, repaired
 
 RECORD_NAME = "doctor.json"
 # What can be done to a page or a word, in the singular.
@@ -97,7 +98,12 @@ def write_fixed(report: Report, target: Path) -> FixSummary:
     suspects = defaultdict(list)
     for finding in report.suspects:
         suspects[finding.split, finding.image].append(finding)
-    fixed = [_fix_pages(split, source, expected, suspects, changes) for split, source in sources]
+    leaked = {
+        (finding.split, finding.image)
+        for finding in report.findings
+        if finding.kind == "leaked-image" and is_training(finding.split)
+    }
+    fixed = [_fix_pages(split, source, expected, suspects, leaked, changes) for split, source in sources]
     skipped = tuple(split.name for split in report.splits if split.annotations is None)
     summary = FixSummary(tuple(files), skipped, tuple(changes), record)
     if files:
@@ -108,11 +114,6 @@ def write_fixed(report: Report, target: Path) -> FixSummary:
         write_native(Annotations(str(file), "native", pages), file)
         _link_images(split, target)
     return summary
-
-
-def usable_pages(split: Split) -> dict[str, Page]:
-    """The pages of a split that training can read, repaired, in the upright frame."""
-    return {} if split.annotations is None else _fix_pages(split, split.annotations, "upright", {}, [])
 
 
 def _refuse_sources(file: Path, sources: list[Path]) -> None:
@@ -170,6 +171,7 @@ def _fix_pages(
     annotations: Annotations,
     expected: str,
     suspects: Mapping[tuple[str, str], Sequence[Finding]],
+    leaked: Container[tuple[str, str]],
     changes: list[Change],
 ) -> dict[str, Page]:
     pages: dict[str, Page] = {}
@@ -178,6 +180,8 @@ def _fix_pages(
         if facts is None or not facts.readable:
             reason = "missing-image" if facts is None else str(facts.problem)
             changes.append(Change(split.name, name, None, "page-dropped", reason))
+        elif (split.name, name) in leaked:
+            changes.append(Change(split.name, name, None, "page-dropped", "leaked-image"))
         else:
             verdict = split.frames.get(name)
             size = facts.size_in(verdict.best if verdict else "upright")
@@ -207,7 +211,22 @@ def _fix_page(split: Split, name: str, page: Page, facts: ImageFacts, expected: 
         changes += [Change(split.name, name, word.key, action, reason) for action, reason in taken]
         if fixed is not None:
             words.append(fixed)
-    return Page(tuple(words), size)
+    return Page(tuple(_without_doubles(words, split.name, name, changes)), size)
+
+
+def _without_doubles(words: list[Word], split: str, name: str, changes: list[Change]) -> list[Word]:
+    """The words without those that lie on an earlier one, which takes their text if it has none."""
+    if not words:
+        return words
+    shapes = np.array([shapely.Polygon(np.array(word.points, dtype=np.float64).reshape(-1, 2)) for word in words])
+    pairs = find_doubles(shapes)
+    for later, earlier in pairs:
+        kept = words[earlier]
+        words[earlier] = replace(kept, text=kept.text if kept.text is not None else words[later].text)
+        reason = f"double-label: lies on word {kept.key}"
+        changes.append(Change(split, name, words[later].key, "word-dropped", reason))
+    dropped = {later for later, _ in pairs}
+    return [word for at, word in enumerate(words) if at not in dropped]
 
 
 def fix_word(

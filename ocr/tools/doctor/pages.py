@@ -22,8 +22,8 @@ def find_splits(data: Path, wanted: Sequence[str] | None = None) -> list[tuple[s
     images, jsons = data / "images", data / "jsons"
     if not images.is_dir():
         raise DataError(
-            f"{images}: no such folder. A dataset has images/<split>/ and jsons/<split>.json; for another layout "
-            "pass the image folder, and the annotations with --annotation-path",
+            f"{images}: no such folder. A dataset has images/<split>/ and jsons/<split>.json. Put its pages there, and "
+            "convert its annotations to jsons/<split>.json",
             path=images,
         )
     folders = {entry.name for entry in images.iterdir() if entry.is_dir() and not entry.name.endswith("_maps")}
@@ -95,18 +95,30 @@ def unreferenced_files(
 
 
 def find_duplicates(splits: Sequence[Split]) -> list[Finding]:
-    """Images with the same bytes: annotated twice they weigh double, in two splits they leak."""
+    """Images with the same bytes: annotated twice they weigh double, in two splits they leak.
+
+    A leak is a finding about the page of the training split: what a score is measured on should stay.
+    """
     readable = _Readable(splits)
     findings = []
     for group in same_bytes(readable):
         (first_split, first), *others = sorted(
-            (readable.owner(number) for number in group), key=lambda owner: not _is_annotated(*owner)
+            (readable.owner(number) for number in group),
+            key=lambda owner: (not _is_annotated(*owner), is_training(owner[0].name)),
         )
         for split, name in others:
-            leaked = split is not first_split and _is_annotated(split, name)
-            kind = "leaked-image" if leaked else "duplicate-image"
+            kind = "duplicate-image" if split is first_split else "leaked-image"
+            if _is_annotated(first_split, first) and not _is_annotated(split, name):
+                kind = "unreferenced-copy"
+            elif not _is_annotated(split, name):
+                kind = "duplicate-image"
             findings.append(Finding(split.name, name, kind, f"the same bytes as {first_split.name}/{first}"))
     return findings
+
+
+def is_training(split: str) -> bool:
+    """Whether a split is for training, by its name."""
+    return split.lower().startswith("train")
 
 
 class _Readable(Sequence[ImageFacts]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import cv2
@@ -20,6 +21,8 @@ from ocr.tools.doctor.findings import Finding
 Points = NDArray[np.float64]
 # Annotators click on the border and tools round outwards, so a vertex one pixel beyond the page is not an error.
 PAGE_SLACK = 1.0
+SAME_PLACE = 0.9
+"""IoU from which two labels are one label twice: of four real sets, three pairs are over it, ten from 0.65 to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,34 @@ def check_outlines(
         if maybe_tiny[index] and shorter < min_text_size and not outline.word.ignore:
             detail = f"{shorter:.1f} px high at size {size}, under min_text_size={min_text_size:g}"
             findings.append(_finding(split, outline, "tiny-after-resize", detail))
+    return findings
+
+
+def find_doubles(shapes: NDArray[np.object_]) -> list[tuple[int, int]]:
+    """Pairs of (later, earlier) outlines of a page that are in one place; each later one once."""
+    areas = shapely.area(shapes)
+    sound = shapely.is_valid(shapes) & (areas >= MIN_AREA)
+    first, second = shapely.STRtree(shapes).query(shapes, predicate="intersects")
+    # Outlines of different areas cannot be one: nearly all pairs of neighbours are left out here.
+    alike = np.minimum(areas[first], areas[second]) >= SAME_PLACE * np.maximum(areas[first], areas[second])
+    keep = (first > second) & sound[first] & sound[second] & alike
+    first, second = first[keep], second[keep]
+    shared = shapely.area(shapely.intersection(shapes[first], shapes[second]))
+    same = shared >= SAME_PLACE * (areas[first] + areas[second] - shared)
+    pairs: dict[int, int] = {}
+    for later, earlier in sorted(zip(first[same].tolist(), second[same].tolist(), strict=True)):
+        pairs.setdefault(later, earlier)
+    return list(pairs.items())
+
+
+def check_doubles(split: str, outlines: Sequence[Outline]) -> list[Finding]:
+    """Labels that lie on another one of their page; `outlines` are in the order of the pages."""
+    findings = []
+    for _, group in groupby(outlines, key=lambda outline: outline.image):
+        words = list(group)
+        for later, earlier in find_doubles(_shapes(words)):
+            detail = f"lies on word {words[earlier].word.key}"
+            findings.append(_finding(split, words[later], "double-label", detail))
     return findings
 
 

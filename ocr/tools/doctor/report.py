@@ -8,8 +8,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ocr.tools.doctor.findings import KINDS, Finding, Report, Severity, printable
+from ocr.tools.doctor.findings import KINDS, Finding, Report, Severity
 from ocr.tools.doctor.fix import ACTIONS, FixSummary
+from ocr.tools.terminal import printable
 
 SUSPECTS = 20
 """How many are listed on the screen."""

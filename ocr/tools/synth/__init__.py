@@ -1,10 +1,8 @@
 """Synthetic receipts, forms, letters and invoices with exact polygons.
 
-kinds chooses what a page is. A receipt: content (its lines) -> typeset. A document: form, letter, invoice on a sheet.
-Both print with printer, whose words units turns into labels. Then, for every page, paper -> press -> pen -> warp ->
-degrade, scanner -> page -> write: the sheet with its ink, what printer and pen did to it, the map to the page, what the
-camera or scanner adds, the page as a JPEG, and the folder of pages with their annotation. measure gives any page in
-numbers.
+A kind of page is one entry of `kinds.KINDS` and a function that lays it out: receipt -> typeset for receipts; form,
+letter and invoice on a sheet for office paper. Both print with printer, whose words layout turns into labels. Then, for
+every page, background -> ink_effects -> handwriting -> text_path -> capture_effects -> page -> write.
 """
 
 from ocr.tools.synth.page import SynthPage, encode_page, render_page

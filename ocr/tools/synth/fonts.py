@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -9,8 +10,11 @@ from pathlib import Path
 import cv2
 import matplotlib
 import numpy as np
+from matplotlib.ft2font import FT2Font
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
+
+from ocr.errors import StageError
 
 PILLOW_FACE = "pillow"
 
@@ -65,6 +69,29 @@ def load_font(face: str, size: int) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.BASIC)
 
 
+@lru_cache
+def _letters(face: str) -> frozenset[str]:
+    """The characters that a face has a glyph for."""
+    font = load_font(face, 20)
+    # The face that comes with Pillow is in memory, without a file.
+    source = io.BytesIO(font.font_bytes) if face == PILLOW_FACE else font.path
+    return frozenset(map(chr, FT2Font(source).get_charmap()))
+
+
+def face_for(text: str, face: str) -> str:
+    """The face, or the DejaVu face of its weight if it lacks a letter of the text.
+
+    >>> face_for("total", "cmss10.ttf"), face_for("итог", "cmss10.ttf")
+    ('cmss10.ttf', 'DejaVuSans.ttf')
+    """
+    return face if _letters(face).issuperset(text) else dejavu_face(face)
+
+
+def dejavu_face(face: str) -> str:
+    """The face if it is one of DejaVu, which have all scripts that are used here, else one of its weight."""
+    return face if face.startswith("DejaVu") else "DejaVuSans-Bold.ttf" if "Bol" in face else "DejaVuSans.ttf"
+
+
 @lru_cache(maxsize=4096)
 def text_width(text: str, face: str, size: int) -> float:
     """How far the pen moves, in pixels."""
@@ -81,7 +108,16 @@ def fit_text(text: str, face: str, size: int, width: float) -> str:
 
 
 def draw_text(text: str, face: str, size: int, *, tall: float = 1.0, thermal: bool = False) -> Glyphs:
-    """Draw one line; `tall` stretches it upwards as receipt printers do, `thermal` keeps the dots of the print head."""
+    """Draw one line; `tall` stretches it upwards as receipt printers do, `thermal` keeps the dots of the print head.
+
+    A face that lacks a letter is refused: it would draw an empty box, and its label would teach that boxes are text.
+    """
+    if lacking := set(text) - _letters(face):
+        raise StageError(
+            f"{face} has no glyph for {''.join(sorted(lacking))!r}. Choose another face: face_for(text, face)",
+            setting="face",
+            value=face,
+        )
     if thermal and size > 1.5 * THERMAL_SIZE:
         dots = draw_text(text, face, THERMAL_SIZE)
         return _stretch(dots, size / THERMAL_SIZE, tall * size / THERMAL_SIZE, cv2.INTER_LINEAR)

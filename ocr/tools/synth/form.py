@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 
-from ocr.tools.synth import phrases, shapes, vocabulary
-from ocr.tools.synth.phrases import chance, pick
-from ocr.tools.synth.printer import Type
-from ocr.tools.synth.sheet import Sheet
-from ocr.tools.synth.stamps import print_stamp
-from ocr.tools.synth.tables import TableStyle, column_edges, data_rows, print_table
+from ocr.tools.synth import shapes, vocabulary
+from ocr.tools.synth.printer import Type, print_stamp
+from ocr.tools.synth.sheet import Sheet, TableStyle, column_edges, data_rows, print_table
+from ocr.tools.synth.vocabulary import chance, pick
 
 # Takes the sheet, the left and right edge and the top in ems; gives the y under what it has printed.
 Section = Callable[[Sheet, float, float, float], float]
@@ -222,7 +220,7 @@ def _signatures(sheet: Sheet, left: float, right: float, y: float) -> float:
         sheet.rule(x, y + 0.2, middle - 1, 0.06)
         x = sheet.text("Date:" if chance(rng, 0.6) else "DATE", middle, y, kind) + 0.5
         if chance(rng, 0.5):
-            sheet.by_hand(phrases.date(rng), x, y, hand_size(sheet), right)
+            sheet.by_hand(vocabulary.date(rng), x, y, hand_size(sheet), right)
         sheet.rule(x, y + 0.2, right, 0.06)
         if chance(rng, 0.4):
             y += 1.2 * sheet.tall
@@ -255,8 +253,8 @@ def print_extras(sheet: Sheet, left: float, right: float, y: float) -> None:
     if chance(rng, 0.6):
         _file_number(sheet, right, y)
     if chance(rng, 0.12):
-        sent = f"{vocabulary.long_date(rng).upper()}  {phrases.time(rng)}"
-        text = f"{sent}  FROM {vocabulary.firm(rng).upper()}  P.{phrases.number(rng, 2)}"
+        sent = f"{vocabulary.long_date(rng).upper()}  {vocabulary.time(rng)}"
+        text = f"{sent}  FROM {vocabulary.firm(rng).upper()}  P.{vocabulary.number(rng, 2)}"
         sheet.text(text, 1.5, 1.1, sheet.kind(sheet.faces.typed, float(rng.uniform(0.7, 1.0))))
     if chance(rng, 0.2):
         center = (
@@ -264,7 +262,7 @@ def print_extras(sheet: Sheet, left: float, right: float, y: float) -> None:
             float(rng.uniform(0.08, 0.5)) * sheet.height * sheet.em,
         )
         size = (float(rng.uniform(8, 12)) * sheet.em, float(rng.uniform(4, 8)) * sheet.em)
-        print_stamp(sheet.printer, pick(rng, phrases.STAMPS), (sheet.faces.headline, sheet.faces.bold), center, size)
+        print_stamp(sheet.printer, pick(rng, vocabulary.STAMPS), (sheet.faces.headline, sheet.faces.bold), center, size)
     if chance(rng, 0.4) and not sheet.is_full(y + 2.6):
         text = pick(rng, ("Form", "FORM NO.", "Rev.", "PAGE")) + " " + vocabulary.code(rng)
         sheet.text(text, left, y + 2.6, sheet.kind(sheet.faces.printed, 0.65))
@@ -275,7 +273,7 @@ def _file_number(sheet: Sheet, right: float, y: float) -> None:
     kind = sheet.kind(
         pick(rng, (sheet.faces.bold, "DejaVuSerif-Bold.ttf", "DejaVuSansMono-Bold.ttf")), float(rng.uniform(1.2, 1.8))
     )
-    text = phrases.number(rng, int(rng.integers(8, 10)))
+    text = vocabulary.number(rng, int(rng.integers(8, 10)))
     if chance(rng, 0.5):
         at = (right + (sheet.width - right) * 0.6) * sheet.em, sheet.height * float(rng.uniform(0.6, 0.88)) * sheet.em
         sheet.printer.bent(text, kind, at, angle=math.pi / 2)

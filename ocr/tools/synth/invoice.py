@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ocr.tools.synth import phrases, shapes, vocabulary
+from ocr.tools.synth import shapes, vocabulary
 from ocr.tools.synth.form import print_extras
 from ocr.tools.synth.letter import print_letterhead
-from ocr.tools.synth.phrases import chance, item_name, number, pick
 from ocr.tools.synth.printer import Type
-from ocr.tools.synth.sheet import Sheet
-from ocr.tools.synth.tables import TableStyle, column_edges, print_table
+from ocr.tools.synth.sheet import Sheet, TableStyle, column_edges, print_table
+from ocr.tools.synth.vocabulary import chance, item_name, number, pick
 
 _HEADS = (
     ("Description", "Qty", "Unit price", "Amount"),
@@ -38,7 +37,8 @@ def _title(sheet: Sheet, left: float, right: float, y: float) -> float:
     rng = sheet.rng
     kind = sheet.kind(sheet.faces.headline, float(rng.uniform(1.4, 2.8)))
     title = pick(
-        rng, (*phrases.TITLES[:1], "INVOICE", "Invoice", "QUOTATION", "Pro forma invoice", "CREDIT NOTE", "STATEMENT")
+        rng,
+        (vocabulary.HEADINGS[0], "INVOICE", "Invoice", "QUOTATION", "Pro forma invoice", "CREDIT NOTE", "STATEMENT"),
     )
     height = kind.size / sheet.em
     if chance(rng, 0.15):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ocr.tools.synth import phrases, shapes, vocabulary
-from ocr.tools.synth.content import Align
-from ocr.tools.synth.phrases import chance, pick
+from ocr.tools.synth import shapes, vocabulary
+from ocr.tools.synth.layout import Align
 from ocr.tools.synth.printer import Type
 from ocr.tools.synth.sheet import Sheet
+from ocr.tools.synth.vocabulary import chance, pick
 
 _GREETINGS = ("Dear Sir or Madam:", "Dear Mr. {0}:", "Dear {0},", "Gentlemen:", "To whom it may concern,")
 _CLOSINGS = ("Sincerely,", "Yours faithfully,", "Very truly yours,", "Kind regards,", "Best wishes,")
@@ -160,4 +160,4 @@ def _footer(sheet: Sheet, left: float, right: float) -> None:
         sheet.text(f"Page {int(rng.integers(1, 9))}", right, y, small, "right")
     elif chance(rng, 0.3):
         number = sheet.kind("DejaVuSerif-Bold.ttf", float(rng.uniform(1.1, 1.6)))
-        sheet.text(phrases.number(rng, 9), right, y, number, "right")
+        sheet.text(vocabulary.number(rng, 9), right, y, number, "right")

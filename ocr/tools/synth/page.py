@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -14,24 +13,21 @@ from PIL import Image
 
 from ocr.formats.annotation import Page, Word
 from ocr.geometry.orientation import apply_orientation
-from ocr.tools.synth.degrade import degrade
-from ocr.tools.synth.desk import make_desk
-from ocr.tools.synth.kinds import PageKind, UnitsOfPages, choose_kind, set_page, units_of
+from ocr.tools.synth.background import make_desk, make_paper
+from ocr.tools.synth.capture_effects import degrade
+from ocr.tools.synth.capture_style import Look, Scene, SceneKind, choose_look
+from ocr.tools.synth.handwriting import write_by_hand
+from ocr.tools.synth.ink_effects import paint, press
+from ocr.tools.synth.kinds import KINDS, UnitsOfPages, choose_kind, set_page, units_of
 from ocr.tools.synth.layout import Layout, Run
-from ocr.tools.synth.look import Look, choose_look
-from ocr.tools.synth.match import match_page
-from ocr.tools.synth.measure import PageMeasure, is_visible
-from ocr.tools.synth.paper import make_paper, paint
-from ocr.tools.synth.pen import write_by_hand
-from ocr.tools.synth.press import press
-from ocr.tools.synth.scene import Scene, SceneKind
-from ocr.tools.synth.scripts import language_of
-from ocr.tools.synth.strip import Points
-from ocr.tools.synth.warp import trace
+from ocr.tools.synth.receipt import language_of
+from ocr.tools.synth.text_path import Points, trace
 
 MEGAPIXELS = (0.5, 12.0)
 EXIF_SHARE = 0.25
 SPLITS = ("train", "val")
+# Levels: print that differs less from its paper cannot be told from the grain.
+_MIN_CONTRAST = 25
 _ORIENTATION_TAG = 0x0112
 
 
@@ -44,7 +40,7 @@ class SynthPage:
     orientation: int
     jpeg_quality: int
     taken: SceneKind
-    kind: PageKind
+    kind: str
 
     @property
     def annotation(self) -> Page:
@@ -62,21 +58,16 @@ def render_page(
     exif_share: float = EXIF_SHARE,
     units: UnitsOfPages = "lines",
     kind: str = "receipt",
-    like: Sequence[PageMeasure] = (),
 ) -> SynthPage:
-    """The page of this number: the same for the same seed, in any process; each matches one page of `like`."""
+    """The page of this number: the same for the same seed, in any process."""
     rng = np.random.default_rng(np.random.SeedSequence((seed, SPLITS.index(split), index)))
     page_kind = choose_kind(rng, kind)
-    model = like[int(rng.integers(len(like)))] if like else None
-    scene, layout = set_page(rng, megapixels, units_of(page_kind, units), page_kind, model)
-    look = choose_look(rng, scene.kind, page_kind, model)
+    scene, layout = set_page(rng, megapixels, units_of(page_kind, units), page_kind)
+    look = choose_look(rng, scene.kind, KINDS[page_kind].shares)
     paper = print_sheet(rng, scene, layout, look)
     page = paper if scene.page_map.is_identity else scene.page_map.warp(paper, make_desk(rng, scene))
     page = degrade(rng, page, scene, look)
     polygons = [page_polygon(run, scene) for run in layout.runs]
-    if model is not None:
-        boxes = np.array([(*polygon.min(axis=0), *polygon.max(axis=0)) for polygon in polygons])
-        page = match_page(page, boxes.reshape(-1, 4), model)
     gray = np.asarray(cv2.cvtColor(page, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
     words = tuple(
         _word(number, *labelled, gray)
@@ -122,6 +113,20 @@ def _word(number: int, run: Run, polygon: Points, gray: NDArray[np.uint8]) -> Wo
         language=language_of(run.text),
         orientation=orientation,
     )
+
+
+def is_visible(gray: NDArray[np.uint8], polygon: Points) -> bool:
+    """Whether the region of a labelled line holds ink that stands out, at the page's own resolution."""
+    left, top = np.floor(polygon.min(axis=0)).astype(int)
+    right, bottom = np.ceil(polygon.max(axis=0)).astype(int)
+    # Two thousand pixels give the levels of a line as well as all of a large one do.
+    step = max(1, int(((right - left) * (bottom - top) / 2000) ** 0.5))
+    crop = gray[top : bottom + 1 : step, left : right + 1 : step]
+    if not crop.size:
+        return False
+    # Dashes and dots fill a hundredth of their box.
+    ink, paper = np.percentile(crop, (1, 85))
+    return bool(paper - ink >= _MIN_CONTRAST)
 
 
 def choose_orientation(seed: int, split: str, index: int, share: float) -> int:

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.tools.synth.phrases import chance
+from ocr.tools.synth.vocabulary import chance
 
 Coverage = NDArray[np.uint8]
 

@@ -6,14 +6,12 @@ import math
 
 import numpy as np
 
-from ocr.tools.synth import phrases, shapes
-from ocr.tools.synth.content import Cell, Line, Style
+from ocr.tools.synth import shapes, vocabulary
 from ocr.tools.synth.fonts import fit_text, text_width
-from ocr.tools.synth.layout import Color, Layout
-from ocr.tools.synth.phrases import chance, pick
-from ocr.tools.synth.printer import MAX_RISE, MIN_SIZE, WHITE, Printer, Type
-from ocr.tools.synth.stamps import choose_ink, print_stamp
-from ocr.tools.synth.units import Units
+from ocr.tools.synth.layout import Color, Layout, Units
+from ocr.tools.synth.printer import MAX_RISE, MIN_SIZE, WHITE, Printer, Type, choose_ink, print_stamp
+from ocr.tools.synth.receipt import Cell, Line, Style
+from ocr.tools.synth.vocabulary import chance, pick
 
 # The width of a sign in a monospaced face, in ems.
 COLUMN_EM = 0.6
@@ -150,7 +148,7 @@ class Typesetter:
             y = float(self.rng.choice([0.0, self.height - size[1]]))
             self.printer.mark(pen, x, y, (30, 40, 120) if chance(self.rng, 0.5) else (40, 40, 45))
         if self.style.margin_em > 1.8 and chance(self.rng, 0.3):
-            text = f"Form {phrases.number(self.rng, 4)} rev. {phrases.number(self.rng, 1)}"
+            text = f"Form {vocabulary.number(self.rng, 4)} rev. {vocabulary.number(self.rng, 1)}"
             kind = Type(self.style.regular, max(MIN_SIZE, round(em * 0.8)))
             at = self.width - 0.9 * em, self.height * float(self.rng.uniform(0.35, 0.65))
             self.printer.bent(text, kind, at, angle=-math.pi / 2)

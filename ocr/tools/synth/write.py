@@ -8,15 +8,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import cv2
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ocr.atomic import replacing
 from ocr.checks import check_integer
@@ -25,8 +23,8 @@ from ocr.formats.annotation import Annotations, Page
 from ocr.formats.native import write_native
 from ocr.system import usable_cores
 from ocr.tools.synth.kinds import UnitsOfPages, check_kind, check_units
-from ocr.tools.synth.like import compare, measure_folder
 from ocr.tools.synth.page import EXIF_SHARE, MEGAPIXELS, SPLITS, SynthPage, encode_page, render_page
+from ocr.tools.terminal import progress_bar
 
 # Left in the folder, so that only what was made here is ever overwritten.
 RECIPE = "synth.json"
@@ -45,8 +43,6 @@ class SynthSummary:
     curved: int
     turned: int
     seconds: float
-    comparison: str = ""
-    """With `like`: its pages and those made, side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,36 +65,30 @@ def synthesize(
     exif_share: float = EXIF_SHARE,
     units: UnitsOfPages = "lines",
     kind: str = "receipt",
-    like: Path | str | None = None,
     show_progress: bool = True,
     overwrite: bool = False,
 ) -> SynthSummary:
-    """Write `out/images/<split>/*.jpg` and `out/jsons/<split>.json`; the same arguments give the same bytes.
-
-    With `like`, a folder of pages, each page matches one of them in size, height of text, levels, noise and colour.
-    """
+    """Write `out/images/<split>/*.jpg` and `out/jsons/<split>.json`; the same arguments give the same bytes."""
     started = time.perf_counter()
     out, counts = Path(out), dict(zip(SPLITS, (train, val), strict=True))
     _check_numbers(counts, seed, megapixels, workers, exif_share)
     check_units(units)
     check_kind(kind)
-    models = [] if like is None else measure_folder(like)
     _claim(out, counts, overwrite=overwrite)
     settings: dict[str, Any] = {"megapixels": megapixels, "exif_share": exif_share, "units": units, "kind": kind}
-    recipe = {"seed": seed, **counts, **settings, "like": None if like is None else str(like)}
+    recipe = {"seed": seed, **counts, **settings}
     with replacing(out / RECIPE) as stream:
         stream.write((json.dumps(recipe, indent=2) + "\n").encode())
     tasks = [(split, index) for split in SPLITS for index in range(counts[split])]
-    make = partial(_write_page, out, partial(render_page, seed, **settings, like=models))
+    make = partial(_write_page, out, partial(render_page, seed, **settings))
     written: list[_Written] = []
-    with _progress(show_progress) as progress:
+    with progress_bar(show_progress) as progress:
         bar = progress.add_task("synthetic pages", total=len(tasks))
         for done in _run(make, tasks, usable_cores() if workers is None else workers):
             written.append(done)
             progress.advance(bar)
     _write_labels(out, counts, written)
-    comparison = compare(models, measure_folder(out)) if models else ""
-    return replace(_summary(out, written, time.perf_counter() - started), comparison=comparison)
+    return _summary(out, written, time.perf_counter() - started)
 
 
 def _write_labels(out: Path, counts: dict[str, int], written: list[_Written]) -> None:
@@ -149,11 +139,6 @@ def _start_worker() -> None:
     # One process per core: threads inside would only compete. The parent handles Ctrl-C.
     cv2.setNumThreads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _progress(show: bool) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), disable=not show)
 
 
 def _check_numbers(

@@ -1,4 +1,4 @@
-"""One line per split: where its pages are kept, before the first epoch; what happened to them, after each."""
+"""One line per split: where its pages are kept, before the first epoch; what happened to them, when that changes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ POLYGON_WORDS = dict(
 
 
 class DataReport(lightning.Callback):
-    """Prints cache hits and misses, and what was skipped, recovered, dropped or stale."""
+    """Prints cache hits and misses, and what was skipped, recovered, dropped or stale, when it changes."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console()
         self._validated = False
         self._reported: set[str] = set()
+        self._latest: dict[str, dict[str, int]] = {}
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
         self._report_cache(trainer, "train")
@@ -62,7 +63,8 @@ class DataReport(lightning.Callback):
             dataset = module.datasets.get(split) if isinstance(module, OCRDataModule) else None
             if isinstance(dataset, PageDataset):
                 counts = _counts_of_all_ranks(dataset.ledger, trainer, pl_module)
-                if trainer.is_global_zero:
+                if trainer.is_global_zero and counts != self._latest.get(split):
+                    self._latest[split] = counts
                     line = f"{split}: {describe(dataset, counts)}"
                     self.console.print(Text(line), soft_wrap=True)
         self._validated = False

@@ -16,7 +16,7 @@ from ocr.geometry.polygons import Polygons
 
 
 class DrawPredictions(lightning.Callback):
-    """Write `epoch_<n>.jpg`: annotation in green, detections in red, next to the probability map."""
+    """Write `epoch_<n>.jpg`, from 1: annotation in green, detections in red, next to the probability map."""
 
     def __init__(self, folder: str | Path, pages: int = 4, every_epochs: int = 1) -> None:
         check_integer("callbacks.drawings.pages", pages, minimum=1)
@@ -41,7 +41,7 @@ class DrawPredictions(lightning.Callback):
             rows.append(
                 np.concatenate([drawn, np.repeat((prob_map * 255).astype(np.uint8)[..., None], 3, axis=2)], axis=1)
             )
-        write_picture(self.folder / f"epoch_{trainer.current_epoch:03d}.jpg", np.concatenate(rows))
+        write_picture(self.folder / f"epoch_{trainer.current_epoch + 1:03d}.jpg", np.concatenate(rows))
 
 
 def to_pixels(images: torch.Tensor, pl_module: Any) -> NDArray[np.uint8]:

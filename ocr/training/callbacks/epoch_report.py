@@ -1,4 +1,4 @@
-"""One table at the end of each epoch: time per part, pages per second, scores."""
+"""What an epoch took and reached: one line, or a table where something was validated."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import lightning
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ocr.system import memory_bytes
-from ocr.training.stopwatch import PARTS
+from ocr.training.stopwatch import PARTS, RunClock
+from ocr.units import format_seconds
 
-TIGHT = "H-mean at IoU 0.7"
-SCORES = {"loss": "train/loss", "H-mean": "val/hmean", TIGHT: "val/hmean_70"}
+LOSS, HMEAN, TIGHT = "loss", "H-mean", "H-mean at IoU 0.7"
+SCORES = {HMEAN: "val/hmean", TIGHT: "val/hmean_70"}
 
 
 class EpochReport(lightning.Callback):
-    """Measures the waits between steps, prints the table of the epoch and logs its figures.
+    """Measures the waits between steps, prints the epoch and logs its figures.
 
-    `history` keeps one row per epoch.
+    `history` keeps one row per epoch, with scores if it was validated.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -28,8 +30,16 @@ class EpochReport(lightning.Callback):
         self.history: list[dict[str, float]] = []
         self._samples = 0
         self._started = 0.0
+        self._clock = RunClock()
+        self._validated = False
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        self._clock = RunClock.of(trainer, pl_module)
+        # A run that resumes within an epoch does not start it.
+        self.on_train_epoch_start(trainer, pl_module)
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        self._validated = False
         pl_module.stopwatch.reset()
         self._samples, self._started = 0, time.perf_counter()
         pl_module.stopwatch.start("data wait")
@@ -56,25 +66,41 @@ class EpochReport(lightning.Callback):
     def on_validation_batch_end(self, trainer: lightning.Trainer, pl_module: Any, *_: Any) -> None:
         pl_module.stopwatch.start("data wait")
 
+    def on_validation_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        self._validated = not trainer.sanity_checking
+
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:
         seconds = time.perf_counter() - self._started
         metrics = trainer.callback_metrics
         row = {part: pl_module.stopwatch.seconds[part] for part in PARTS}
         row |= {"epoch seconds": seconds, "samples/s": self._samples * trainer.world_size / seconds}
-        row |= {name: float(metrics[key]) for name, key in SCORES.items() if key in metrics}
+        # Scores of an earlier validation are still among the metrics.
+        shown = {LOSS: "train/loss"} | (SCORES if self._validated else {})
+        row |= {name: float(metrics[key]) for name, key in shown.items() if key in metrics}
         self.history.append(row)
         for part in PARTS:
             pl_module.log(f"seconds/{part.replace(' ', '_')}", row[part], rank_zero_only=True)
         pl_module.log("samples_per_second", row["samples/s"], rank_zero_only=True)
         pl_module.log("memory_gb", memory_bytes() / 1e9, rank_zero_only=True)
         if trainer.is_global_zero:
-            self.console.print(self._table(trainer.current_epoch, row, seconds))
-            if pl_module.left_out:
+            left = self._clock.left(trainer.global_step)
+            name = epoch_name(trainer.current_epoch, trainer.max_epochs)
+            rest = "" if not left else f"{format_seconds(left)} left"
+            self.console.print(self._table(name, row, rest) if self._validated else self._line(name, row, rest))
+            if pl_module.left_out and self._validated:
                 self.console.print(f"[yellow]max_candidates removed {pl_module.left_out} boxes in validation")
 
-    def _table(self, epoch: int, row: dict[str, float], seconds: float) -> Table:
+    def _line(self, name: str, row: dict[str, float], rest: str) -> Text:
+        seconds = row["epoch seconds"]
+        parts = [name, f"loss {row[LOSS]:.3g}" if LOSS in row else "", format_seconds(seconds)]
+        parts += [f"{row['samples/s']:.3g} samples/s", f"data wait {row['data wait'] / seconds:.0%}", rest]
+        return Text("  ".join(filter(None, parts)))
+
+    def _table(self, name: str, row: dict[str, float], rest: str) -> Table:
         # No lines between the columns, so that all of them fit a terminal of 80 characters; one more would not.
-        table = Table(title=f"Epoch {epoch}", title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
+        title = ", ".join(filter(None, (name, rest)))
+        table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
+        seconds = row["epoch seconds"]
         shown = {name: value for name, value in row.items() if name != TIGHT}
         for name in shown:
             table.add_column(name.removesuffix(" seconds"), justify="right", no_wrap=True)
@@ -84,3 +110,12 @@ class EpochReport(lightning.Callback):
         if TIGHT in row:
             table.caption, table.caption_justify = f"{TIGHT}: {row[TIGHT]:.3g}", "right"
         return table
+
+
+def epoch_name(epoch: int, epochs: int | None) -> str:
+    """As people count: from 1.
+
+    >>> epoch_name(0, 10), epoch_name(4, -1)
+    ('epoch 1/10', 'epoch 5')
+    """
+    return f"epoch {epoch + 1}/{epochs}" if epochs and epochs > 0 else f"epoch {epoch + 1}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import Any
 
 import lightning
+from hydra.core.hydra_config import HydraConfig
 from rich.console import Console
 from rich.text import Text
 
@@ -26,6 +28,10 @@ class WaitReport(lightning.Callback):
     def setup(self, trainer: lightning.Trainer, pl_module: Any, stage: str) -> None:
         # Before the first epoch: compiling must not count as waiting for data.
         warm_up(show=trainer.is_global_zero)
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        # A run that resumes within an epoch does not start it.
+        self.on_train_epoch_start(trainer, pl_module)
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
         self._started, self._first_wait = time.perf_counter(), 0.0
@@ -52,4 +58,12 @@ class WaitReport(lightning.Callback):
             return "filling", ", while the cache was filled: later epochs read it"
         if waited - self._first_wait < TOO_MUCH * seconds:
             return "starting", f", {self._first_wait:.1f} s of it for the first batch: the loader was starting"
-        return "loader", ". What would help: ocr advise, with the settings of this run"
+        return "loader", f". What would help: {_advise()}"
+
+
+def _advise() -> str:
+    """The command that looks into this run."""
+    if not HydraConfig.initialized():
+        return "glyphfeed advise, with the settings of this run"
+    typed = [word for word in HydraConfig.get().overrides.task if not word.startswith("resume=")]
+    return shlex.join(["glyphfeed", "advise", *typed])

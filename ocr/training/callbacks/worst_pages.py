@@ -13,7 +13,7 @@ import cv2
 import lightning
 import numpy as np
 import torch
-from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
@@ -153,24 +153,35 @@ def gather_pages(pages: list[ScoredPage]) -> list[ScoredPage]:
 
 
 def log_pictures(trainer: lightning.Trainer, pages: Sequence[ScoredPage]) -> None:
-    """Pictures for every logger that takes some: TensorBoard, Weights & Biases and others with `log_image`."""
+    """Pictures for every logger, as it takes them; for the CSV logger, and those it does not know, as files."""
     pictures = [_decoded(page.picture) for page in pages if page.picture is not None]
     if not pictures:
         return
     captions = [f"{page.name}: H-mean {page.counts.hmean:.3f}" for page in pages]
+    step = trainer.global_step
     for logger in trainer.loggers:
         if isinstance(logger, TensorBoardLogger):
             for rank, picture in enumerate(pictures, 1):
-                logger.experiment.add_image(f"worst_pages/{rank}", picture, trainer.global_step, dataformats="HWC")
+                logger.experiment.add_image(f"worst_pages/{rank}", picture, step, dataformats="HWC")
             lines = "\n\n".join(f"{rank}. {caption}" for rank, caption in enumerate(captions, 1))
-            logger.experiment.add_text("worst_pages", lines, trainer.global_step)
-        elif hasattr(logger, "log_image"):
+            logger.experiment.add_text("worst_pages", lines, step)
+        elif isinstance(logger, MLFlowLogger):
+            for rank, picture in enumerate(pictures, 1):
+                file = f"worst_pages/step_{step:06d}_{rank}.png"
+                logger.experiment.log_image(logger.run_id, picture, artifact_file=file)
+            text = "\n".join(captions)
+            logger.experiment.log_text(logger.run_id, text, f"worst_pages/step_{step:06d}.txt")
+        elif hasattr(logger, "log_image"):  # Weights & Biases, and others as it.
             logger.log_image(key="worst_pages", images=pictures, caption=captions)
+        elif logger.log_dir is not None:
+            for rank, page in enumerate(pages, 1):
+                with replacing(Path(logger.log_dir) / f"worst_pages/step_{step:06d}_{rank}.jpg") as stream:
+                    stream.write(page.picture or b"")
 
 
 def worst_table(rows: Sequence[dict[str, Any]]) -> Table:
     """The worst pages, with the epoch that they were scored in."""
-    table = Table(title=f"worst pages of epoch {rows[0]['epoch']}", title_justify="left")
+    table = Table(title=f"worst pages of epoch {rows[0]['epoch'] + 1}", title_justify="left")
     table.add_column("page", overflow="fold")
     for name in ("H-mean", "at IoU 0.7", "missed", "false"):
         table.add_column(name, justify="right")

@@ -1,6 +1,7 @@
 """`ocr doctor --fix`: a repaired copy, the original untouched."""
 
 import json
+import shutil
 from hashlib import sha256
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def sick(dataset: SmallDataset) -> SmallDataset:
             "good": {"points": box(20, 30), "transcription": "é", "language": "fr", "orientation": "Horizontal"},
             "two": {"points": [[0, 0], [5, 5]]},
             "flat": {"points": [[20, 30], [80, 30], [50, 30]]},
-            "bow": {"points": [[20, 30], [80, 30], [20, 50], [80, 50]], "illegibility": True},
+            "bow": {"points": [[20, 55], [80, 55], [20, 75], [80, 75]], "illegibility": True},
             "out": {"points": box(150, 30), "transcription": "x"},
             "far": {"points": box(900, 900)},
             "number": {"points": box(20, 80), "transcription": 12},
@@ -68,13 +69,43 @@ def test_each_word_is_repaired_in_its_own_way_and_good_ones_are_carried_over(
     assert list(pages) == ["words.jpg", "turned.jpg"]
     assert pages["words.jpg"]["words"] == {
         "good": {"points": box(20, 30), "transcription": "é", "language": "fr", "orientation": "Horizontal"},
-        "bow": {"points": box(20, 30), "illegibility": True},
+        "bow": {"points": box(20, 55), "illegibility": True},
         "out": {"points": box(150, 30, 50), "transcription": "x"},
         "number": {"points": box(20, 80), "transcription": "12"},
     }
     turned = pages["turned.jpg"]
     assert [word["points"] for word in turned["words"].values()] == BOXES
     assert (turned["img_w"], turned["img_h"]) == SIZE
+
+
+def test_leaked_pages_leave_the_training_split_of_the_copy(dataset: SmallDataset, tmp_path: Path) -> None:
+    dataset.add("only.jpg")
+    for name in ("a.jpg", "twin of a.jpg"):
+        dataset.add(name)
+    leaked = dataset.add("z.jpg", split="val")
+    for name in ("a.jpg", "twin of a.jpg"):
+        shutil.copyfile(leaked, dataset.image_path(name))
+    summary = write_fixed(dataset.examine(), tmp_path / "fixed")
+    assert [(change.image, change.action, change.reason) for change in summary.changes] == [
+        ("a.jpg", "page-dropped", "leaked-image"),
+        ("twin of a.jpg", "page-dropped", "leaked-image"),
+    ]
+    again = examine(tmp_path / "fixed", show_progress=False)
+    assert again.ok
+    assert {split.name: list(split.annotations.pages) for split in again.splits if split.annotations} == {
+        "train": ["only.jpg"],
+        "val": ["z.jpg"],
+    }
+
+
+def test_of_two_labels_in_one_place_the_copy_keeps_one_with_the_text(dataset: SmallDataset, tmp_path: Path) -> None:
+    twice = {"points": box(20, 30), "transcription": "total"}
+    turned = {"points": [*box(20, 30)[2:], *box(20, 30)[:2]]}
+    dataset.add(words={"1": {"points": box(20, 30)}, "2": twice, "3": turned, "4": {"points": box(20, 52)}})
+    write_fixed(dataset.examine(), tmp_path / "fixed")
+    (page,) = json.loads((tmp_path / "fixed" / "jsons" / "train.json").read_text())["images"].values()
+    assert page["words"] == {"1": twice, "4": {"points": box(20, 52)}}
+    assert examine(tmp_path / "fixed", show_progress=False).ok
 
 
 def test_the_summary_lists_every_change(sick: SmallDataset, tmp_path: Path) -> None:

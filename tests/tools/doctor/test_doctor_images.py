@@ -184,12 +184,11 @@ def test_the_same_image_twice_in_a_split_is_a_warning(dataset: SmallDataset) -> 
     assert report.findings[0].severity == "warning"
 
 
-def test_a_copy_that_no_annotation_names_is_a_duplicate_too(dataset: SmallDataset) -> None:
+def test_a_copy_that_no_annotation_names_is_a_note(dataset: SmallDataset) -> None:
     shutil.copyfile(dataset.add("b.jpg"), dataset.image_path("a.jpg"))
-    report = dataset.examine()
-    assert sorted(kinds(report)) == ["duplicate-image", "unreferenced-image"]
-    duplicate = next(finding for finding in report.findings if finding.kind == "duplicate-image")
-    assert (duplicate.image, "train/b.jpg" in duplicate.message) == ("a.jpg", True)
+    (copy,) = dataset.examine().findings
+    assert (copy.kind, copy.severity, copy.image) == ("unreferenced-copy", "note", "a.jpg")
+    assert "train/b.jpg" in copy.message
 
 
 def test_the_same_image_in_two_splits_is_an_error(dataset: SmallDataset) -> None:
@@ -197,8 +196,14 @@ def test_the_same_image_in_two_splits_is_an_error(dataset: SmallDataset) -> None
     shutil.copyfile(dataset.image_path("a.jpg"), dataset.add("z.jpg", split="val"))
     report = dataset.examine()
     assert [(finding.split, finding.kind, finding.severity) for finding in report.findings] == [
-        ("val", "leaked-image", "error")
+        ("train", "leaked-image", "error")
     ]
+
+
+def test_a_leak_between_splits_that_are_not_trained_on_is_an_error_too(dataset: SmallDataset) -> None:
+    dataset.add("a.jpg", split="test")
+    shutil.copyfile(dataset.image_path("a.jpg", "test"), dataset.add("z.jpg", split="val"))
+    assert [(finding.split, finding.kind) for finding in dataset.examine().findings] == [("val", "leaked-image")]
 
 
 def test_images_of_the_same_length_are_no_duplicates_unless_their_bytes_are_equal(dataset: SmallDataset) -> None:

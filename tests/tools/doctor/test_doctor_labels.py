@@ -14,10 +14,7 @@ from ocr.errors import ConfigError
 from ocr.formats import Page, Word, read_annotations
 from ocr.tools.doctor import examine, print_report, write_fixed, write_html
 from ocr.tools.doctor.findings import Finding, Report
-from ocr.tools.doctor.label_check import check_labels, check_options
-from ocr.tools.doctor.labels import upright_labels
-from ocr.tools.doctor.proposals import propose
-from ocr.tools.doctor.tasks import write_tasks
+from ocr.tools.doctor.labels import add_suspects, check_options, propose, upright_labels, write_tasks
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +42,7 @@ def faulty(synthetic: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 @pytest.fixture(scope="module")
 def suspected(faulty: tuple[Path, dict[str, str]]) -> Report:
     report = examine(faulty[0], show_progress=False)
-    return check_labels(report, "glyphfeed", None, Path("unused"), [], Console(quiet=True))
+    return add_suspects(report, "glyphfeed", Console(quiet=True))
 
 
 def test_the_two_errors_are_the_first_suspects_and_leave_the_exit_status_alone(faulty, suspected):
@@ -149,7 +146,6 @@ def test_a_page_in_another_frame_is_moved_as_a_whole_and_gets_the_size_of_its_im
 @pytest.mark.parametrize(
     ("options", "setting", "value"),
     [
-        ({"model": "glyphfeed", "folds": 3}, "--folds", 3),
         ({"model": "nowhere.ckpt"}, "--model", "nowhere.ckpt"),
         ({"tasks": "cvat"}, "--tasks", "cvat"),
         ({"model": "glyphfeed", "tasks": "cvat"}, "--out", None),
@@ -159,6 +155,6 @@ def test_a_page_in_another_frame_is_moved_as_a_whole_and_gets_the_size_of_its_im
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(options, setting, value):
-    given = {"model": None, "folds": None, "tasks": None, "out": None} | options
+    given = {"model": None, "tasks": None, "out": None} | options
     with rejects(ConfigError, setting=setting, value=value):
         check_options(**given)

@@ -39,6 +39,18 @@ def test_points_that_are_no_polygon_are_an_error_that_names_the_word(dataset: Sm
     assert "--fix" in finding.message
 
 
+def test_labels_that_lie_exactly_on_others_are_a_warning_without_a_model(dataset: SmallDataset) -> None:
+    three = {key: {"points": box(20, 30)} for key in ("a", "b", "c")}
+    nearly = {"d": {"points": box(20, 30.4)}, "row": {"points": box(20, 50)}, "inside": {"points": box(20, 30, 30)}}
+    dataset.add("a.jpg", words=three | nearly)
+    dataset.add("b.jpg", words={"other page": {"points": box(20, 30)}})
+    doubles = dataset.examine().findings
+    assert [(found.kind, found.severity, found.image, found.word) for found in doubles] == [
+        ("double-label", "warning", "a.jpg", word) for word in ("b", "c", "d")
+    ]
+    assert all("lies on word a" in found.message for found in doubles)
+
+
 def test_points_nested_once_more_are_fine(dataset: SmallDataset) -> None:
     assert found(dataset, [box(20, 30)]) == []
 

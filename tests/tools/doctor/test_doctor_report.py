@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from doctor_data import BOXES, SmallDataset, box, text_page
+from markup import Markup
+from markupsafe import escape
 from rich.console import Console
 
 from ocr.tools.doctor import Report, print_fix, print_report, write_fixed, write_html
@@ -27,7 +29,7 @@ def on_terminal(report: Report) -> str:
 
 @pytest.fixture
 def report(dataset: SmallDataset) -> Report:
-    words = {str(at): {"points": box(150, 10 + at)} for at in range(30)}
+    words = {str(at): {"points": box(150, 10 + 3 * at)} for at in range(30)}
     words["bow"] = {"points": [[20, 30], [80, 30], [20, 50], [80, 50]]}
     words["two"] = {"points": [[0, 0], [1, 1]]}
     dataset.add(AWKWARD, words=words)
@@ -119,10 +121,14 @@ def test_a_split_without_repairs_says_so(dataset: SmallDataset, tmp_path: Path) 
 def test_the_page_escapes_names_and_needs_nothing_from_elsewhere(report: Report, tmp_path: Path) -> None:
     write_html(report, tmp_path / "out" / "report.html")
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "<b>" not in page
-    assert "&lt;b&gt;a &amp; &#x27;b&#x27; &quot;c&quot; [red]é[/red].jpg" in page
+    assert AWKWARD not in page
+    assert escape(AWKWARD) in page
     assert "<script" not in page
     assert "http" not in page
+    markup = Markup(page)
+    markup.check()
+    assert markup.headings[:3] == ["Splits", "Findings", "truncated-image 1"]
+    assert f"train/{AWKWARD}, word bow" in [name for role, name in markup.named if role == "img"]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
 
 
@@ -161,8 +167,8 @@ def test_files_that_cannot_be_shown_are_listed(dataset: SmallDataset, tmp_path: 
     write_html(dataset.examine(deep=True), tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "data:image" not in page
-    assert '<li><span class="name">train/a.png</span>' in page
-    assert '<li><span class="name">train/b.bmp</span>' in page
+    assert "<li><b>train/a.png</b>" in page
+    assert "<li><b>train/b.bmp</b>" in page
 
 
 def test_a_page_of_sound_data_has_no_findings(dataset: SmallDataset, tmp_path: Path) -> None:

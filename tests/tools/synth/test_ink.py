@@ -8,14 +8,12 @@ import pytest
 import shapely
 from numpy.typing import NDArray
 
+from ocr.tools.synth.capture_style import Scene
 from ocr.tools.synth.fonts import draw_text
-from ocr.tools.synth.kinds import PageKind, set_page
-from ocr.tools.synth.layout import Run
-from ocr.tools.synth.page import page_polygon
-from ocr.tools.synth.scene import Scene
-from ocr.tools.synth.strip import INK, Strip, ink_box, lay_down
-from ocr.tools.synth.units import UNITS, Units
-from ocr.tools.synth.warp import PageMap, trace
+from ocr.tools.synth.kinds import set_page
+from ocr.tools.synth.layout import UNITS, Run, Units
+from ocr.tools.synth.page import is_visible, page_polygon
+from ocr.tools.synth.text_path import INK, PageMap, Strip, ink_box, lay_down, trace
 
 
 def ink_on_page(run: Run, scene: Scene) -> NDArray[np.uint8]:
@@ -46,7 +44,7 @@ def check_inside(coverage: NDArray[np.uint8], polygon: NDArray[np.float64]) -> N
 
 
 def legible_runs(
-    index: int, units: Units = "lines", kind: PageKind = "receipt"
+    index: int, units: Units = "lines", kind: str = "receipt"
 ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float64]]]:
     """The ink and the polygon of every label of letters or digits whose ink survives the resampling."""
     scene, layout = set_page(np.random.default_rng((5, index)), (0.3, 0.5), units, kind)
@@ -60,7 +58,7 @@ def legible_runs(
 @pytest.mark.parametrize(
     ("index", "kind"), [(0, "receipt"), (1, "receipt"), (2, "form"), (3, "letter"), (4, "invoice")]
 )
-def test_every_label_holds_its_ink_tightly(index: int, kind: PageKind, units: Units) -> None:
+def test_every_label_holds_its_ink_tightly(index: int, kind: str, units: Units) -> None:
     runs = list(legible_runs(index, units, kind))
     assert len(runs) > 15
     for coverage, polygon in runs:
@@ -123,3 +121,12 @@ def test_a_strip_goes_to_the_paper_and_back(radius: float) -> None:
     strip = Strip((0, 0, 80, 20), pivot=(40.0, 15.0), origin=(300.0, 200.0), angle=-0.7, radius=radius)
     points = np.random.default_rng(0).uniform((0, 0), (80, 20), size=(50, 2))
     np.testing.assert_allclose(strip.from_paper(strip.to_paper(points)), points, atol=1e-9)
+
+
+@pytest.mark.parametrize(("ink", "visible"), [(60, True), (200, True), (232, False)])
+def test_print_that_is_as_pale_as_its_paper_is_not_visible(ink: int, visible: bool) -> None:
+    coverage = draw_text("Total 4.20", "DejaVuSans.ttf", 18).coverage
+    gray = (240 + (ink - 240) * (coverage / 255)).astype(np.uint8)
+    height, width = gray.shape
+    polygon = np.array([[0, 0], [width, 0], [width, height], [0, height]], dtype=np.float64)
+    assert is_visible(gray, polygon) is visible

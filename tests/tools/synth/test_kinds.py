@@ -8,16 +8,15 @@ from rejection import rejects
 
 from ocr.errors import ConfigError
 from ocr.tools.synth import SynthPage, render_page
-from ocr.tools.synth.kinds import PAGE_KINDS, PageKind, check_kind, check_units, choose_kind, set_page
-from ocr.tools.synth.layout import Layout
+from ocr.tools.synth.kinds import KINDS, check_kind, check_units, choose_kind, set_page
+from ocr.tools.synth.layout import Layout, Units
 from ocr.tools.synth.printer import Printer
 from ocr.tools.synth.sheet import Faces, Sheet
-from ocr.tools.synth.units import Units
 
 SIZE = (0.5, 0.5)
 
 
-@pytest.fixture(scope="module", params=PAGE_KINDS)
+@pytest.fixture(scope="module", params=KINDS)
 def page(request: pytest.FixtureRequest) -> SynthPage:
     return render_page(6, 1, megapixels=SIZE, units="words", kind=request.param)
 
@@ -40,14 +39,14 @@ def test_words_do_not_overlap(page: SynthPage) -> None:
 
 
 def test_kinds_have_layouts_of_their_own() -> None:
-    texts = {kind: texts_of(kind) for kind in PAGE_KINDS}
+    texts = {kind: texts_of(kind) for kind in KINDS}
     assert any("\u2610" in texts["form"][index] for index in range(4))
     assert all(len(texts["letter"][index]) > 30 for index in range(4))
     assert all(any("total" in text.lower() or "due" in text.lower() for text in page) for page in texts["invoice"])
     assert not any("\u2610" in page for kind in ("receipt", "letter", "invoice") for page in texts[kind])
 
 
-def texts_of(kind: PageKind) -> list[list[str]]:
+def texts_of(kind: str) -> list[list[str]]:
     pages = (set_page(np.random.default_rng(index), SIZE, "words", kind)[1] for index in range(4))
     return [[run.text for run in page.runs] for page in pages]
 
@@ -82,7 +81,7 @@ def test_a_date_by_hand_is_parted_like_a_printed_one_and_one_line_all_the_same()
 
 def test_mixed_pages_are_of_all_kinds() -> None:
     rng = np.random.default_rng(0)
-    assert {choose_kind(rng, "mixed") for _ in range(40)} == set(PAGE_KINDS)
+    assert {choose_kind(rng, "mixed") for _ in range(40)} == set(KINDS)
     assert choose_kind(rng, "letter") == "letter"
     several = [choose_kind(rng, check_kind("form,receipt,form")) for _ in range(60)]
     assert several.count("form") > several.count("receipt") > 5
@@ -93,7 +92,7 @@ def test_mixed_pages_are_of_all_kinds() -> None:
 
 
 def test_usual_units_are_lines_on_receipts_and_words_on_the_rest() -> None:
-    for kind in PAGE_KINDS:
+    for kind in KINDS:
         usual = render_page(0, 0, megapixels=(0.2, 0.2), kind=kind, units="usual")
         expected = render_page(0, 0, megapixels=(0.2, 0.2), kind=kind, units="lines" if kind == "receipt" else "words")
         assert usual.words == expected.words

@@ -5,8 +5,8 @@ import string
 import numpy as np
 
 from ocr.tools.synth.fonts import FAMILIES, draw_text, fit_text, load_font, text_width
+from ocr.tools.synth.ink_effects import blend
 from ocr.tools.synth.layout import Mark
-from ocr.tools.synth.paper import blend
 
 
 def test_every_typeface_draws_every_letter_and_digit() -> None:

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from ocr.tools.synth.look import choose_look
-from ocr.tools.synth.pen import write_by_hand
+from ocr.tools.synth.capture_style import choose_look
+from ocr.tools.synth.handwriting import write_by_hand
+from ocr.tools.synth.kinds import KINDS
 
 
 def test_a_pen_leaves_thin_strokes_on_the_page() -> None:
@@ -22,6 +23,6 @@ def test_strokes_longer_than_the_page_are_cut_off() -> None:
 
 def test_a_third_of_the_receipts_and_no_form_is_written_on() -> None:
     rng = np.random.default_rng(0)
-    receipts = np.mean([choose_look(rng, "crop", "receipt").handwritten for _ in range(300)])
+    receipts = np.mean([choose_look(rng, "crop", KINDS["receipt"].shares).handwritten for _ in range(300)])
     assert 0.25 < receipts < 0.45
-    assert not any(choose_look(rng, "crop", "form").handwritten for _ in range(100))
+    assert not any(choose_look(rng, "crop", KINDS["form"].shares).handwritten for _ in range(100))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ocr.tools.synth.capture_style import Look
 from ocr.tools.synth.fonts import draw_text
-from ocr.tools.synth.look import Look
-from ocr.tools.synth.press import dots, fade, gaps, press, spread
+from ocr.tools.synth.ink_effects import dots, fade, gaps, press, spread
 
 EM = 30.0
 

@@ -3,12 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ocr.tools.synth.degrade import degrade, expose
+from ocr.tools.synth.capture_effects import coarsen, degrade, expose, sharpen, soil, to_two_levels
+from ocr.tools.synth.capture_style import Look, Scene
 from ocr.tools.synth.fonts import draw_text
-from ocr.tools.synth.look import Look
-from ocr.tools.synth.scanner import coarsen, sharpen, soil, to_two_levels
-from ocr.tools.synth.scene import Scene
-from ocr.tools.synth.warp import PageMap
+from ocr.tools.synth.text_path import PageMap
 
 
 def make_scan(ink: int = 60, size: int = 40) -> NDArray[np.uint8]:

@@ -5,10 +5,9 @@ import pytest
 
 from ocr.tools.synth import render_page
 from ocr.tools.synth.kinds import set_page
-from ocr.tools.synth.layout import Layout, Run
+from ocr.tools.synth.layout import UNITS, Layout, Run, Units, cap_height
 from ocr.tools.synth.printer import Printer, Type
-from ocr.tools.synth.strip import ink_box
-from ocr.tools.synth.units import UNITS, Units, cap_height
+from ocr.tools.synth.text_path import ink_box
 
 FACE = Type("DejaVuSansMono.ttf", 20)
 
