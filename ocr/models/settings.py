@@ -55,7 +55,7 @@ class DetectorSettings:
     (960, 'page')
     """
 
-    architecture: Part
+    architecture: Part = field(default_factory=dict)
     """Arguments of `TextDetector`."""
     letterbox: Part = field(default_factory=dict)
     """Arguments of `Letterbox`: size, shape, position, fill, interpolation."""
@@ -133,11 +133,12 @@ def validated(kind: type[T], values: object, source: str, path: str | os.PathLik
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        setting = ".".join(map(str, first["loc"]))
+        setting = str(first["loc"][0]) if first["loc"] else None
+        value = values.get(setting) if isinstance(values, Mapping) else values
         raise ConfigError(
-            f"{source}: {setting}={first['input']!r:.80}: {first['msg']}. Rewrite it with `glyphfeed export`",
+            f"{source}: {setting}={value!r:.80}: {first['msg']}. Rewrite it with `glyphfeed export`",
             setting=setting,
-            value=first["input"],
+            value=value,
             path=path,
         ) from error
 
