@@ -64,10 +64,6 @@ def test_an_unknown_key_is_ignored_and_a_newer_format_is_refused(settings):
         DetectorSettings.from_dict(newer | {"format": FORMAT + 1}, "x.ckpt", "x.ckpt")
 
 
-def test_a_file_without_the_shape_of_its_pages_has_square_ones():
-    assert DetectorSettings.from_dict({"format": 1, "letterbox": {"size": 96}}).letterbox["shape"] == "square"
-
-
 @pytest.mark.parametrize(
     ("values", "setting", "value"),
     [
