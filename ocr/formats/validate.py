@@ -108,7 +108,7 @@ def _culprit(
     for index, (points, flag, text) in enumerate(zip(outlines, ignore, texts, strict=True)):
         invalid = points_error(points)
         if invalid is not None:
-            problem = f"points {shorten(points)} {invalid}. Write a repaired copy: glyphfeed doctor DATA --fix"
+            problem = f"points {shorten(points)} {invalid}. Write a repaired copy with `glyphfeed doctor DATA --fix`"
             errors.append(AnnotationError(f"{name(index)}: {problem}", setting="points", value=points))
         elif type(text) not in _TEXTS:
             problem = f"transcription {shorten(text)} is not text. Put it in quotes, or leave it out"

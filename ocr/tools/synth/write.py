@@ -154,19 +154,21 @@ def _check_numbers(
     low, high = megapixels
     if not 0.05 <= low <= high <= 100:
         raise ConfigError(
-            f"megapixels {low} to {high}. Put the smaller one first, both between 0.05 and 100",
+            f"megapixels {low} to {high} is not a range. Put the smaller one first, both between 0.05 and 100",
             setting="megapixels",
             value=megapixels,
         )
     if workers is not None and workers < 0:
         raise ConfigError(
-            f"--workers {workers}. Set 0 to work in this process, or a number of processes",
+            f"--workers {workers} must be >= 0. Set 0 to work in this process, or a number of processes",
             setting="--workers",
             value=workers,
         )
     if not 0 <= exif_share <= 1:
         raise ConfigError(
-            f"exif_share {exif_share}. Set a share between 0 and 1", setting="exif_share", value=exif_share
+            f"exif_share {exif_share} is not a share. Set a number between 0 and 1",
+            setting="exif_share",
+            value=exif_share,
         )
 
 
