@@ -77,7 +77,8 @@ def _unknown_encoder(name: str) -> str:
 
     close = get_close_matches(name.lower(), timm.list_models(), n=5, cutoff=0.6)
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
-    return f"encoder={name!r} is not a model of timm {timm.__version__}, the installed version. {hint}List all: timm.list_models()"
+    problem = f"encoder={name!r} is not a model of timm {timm.__version__}, the installed version"
+    return f"{problem}. {hint}List all: timm.list_models()"
 
 
 def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> nn.Module:

@@ -166,7 +166,7 @@ def _check_numbers(
         )
     if not 0 <= exif_share <= 1:
         raise ConfigError(
-            f"exif_share {exif_share} is not a share. Set a number between 0 and 1",
+            f"exif_share {exif_share} is not a share. Set 0 to 1",
             setting="exif_share",
             value=exif_share,
         )
