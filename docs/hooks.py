@@ -57,7 +57,7 @@ def table_row(option: str, about: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text of a terminal as Markdown: angle brackets are no HTML, bars no columns."""
+    """Text of a terminal as Markdown: angle brackets are not HTML, bars do not end a column."""
     return text.replace("<", "&lt;").replace("|", "&#124;")
 
 
