@@ -63,9 +63,14 @@ def plain(text: str) -> str:
 
 def settings() -> Iterator[str]:
     """The configs of training, which have a comment per key."""
+    from ocr.jobs.common_settings import common_settings
+
     configs = ROOT / "ocr/configs"
-    yield "# Settings\n\nThe files from which `train`, `test`, `inspect` and `advise` compose their settings.\n"
-    for file in sorted(configs.rglob("*.yaml"), key=lambda file: (len(file.parts), file)):
+    yield "# Settings\n\n## The commonest\n\n| setting | default | effect |\n|---|---|---|"
+    yield from (f"| `{key}` | `{default}` | {plain(about)} |" for key, default, about in common_settings())
+    yield "\nThe other headings are the files from which `train`, `test`, `inspect` and `advise` compose their settings.\n"
+    first = configs / "train.yaml"
+    for file in sorted(configs.rglob("*.yaml"), key=lambda file: (file != first, len(file.parts), file)):
         yield f"## {file.relative_to(configs).with_suffix('')}\n\n```yaml\n{file.read_text()}```\n"
 
 
