@@ -49,8 +49,8 @@ def commands() -> Iterator[str]:
 
 def table_row(option: str, about: str) -> str:
     """An option as `--help` shows it, with words for the types of Python, and its default in a column of its own."""
-    option = TYPE.sub(lambda kind: TYPES.get(kind[1], ""), option).replace("...", "").strip()
-    name = re.sub(r"^([A-Z]+) (?:TEXT|PATH)$", r"\1", re.sub(r" +", " ", option))
+    option = re.sub(r"<(\w+(?:\|\w+)+)>", r"\1", TYPE.sub(lambda kind: TYPES.get(kind[1], ""), option))
+    name = re.sub(r"^([A-Z]+) (?:TEXT|PATH)$", r"\1", re.sub(r" +", " ", option.replace("...", "")).strip())
     default = (re.search(r"\[default: ([^\];]*)", about) or [None, ""])[1]
     about = re.sub(r"\s*\[(?:default: .*?|required|x>=\d+|[\d<=x]+)\]", "", " ".join(about.split()))
     return f"| `{name}` | {plain(about)} | {f'`{default}`' if default else ''} |"
@@ -68,7 +68,7 @@ def settings() -> Iterator[str]:
     configs = ROOT / "ocr/configs"
     yield "# Settings\n\n## The commonest\n\n| setting | default | effect |\n|---|---|---|"
     yield from (f"| `{key}` | `{default}` | {plain(about)} |" for key, default, about in common_settings())
-    yield "\nThe other headings are the files from which `train`, `test`, `inspect` and `advise` compose their settings.\n"
+    yield "\nThe other headings are the files from which `train`, `test`, `inspect` and `advise` are composed.\n"
     first = configs / "train.yaml"
     for file in sorted(configs.rglob("*.yaml"), key=lambda file: (file != first, len(file.parts), file)):
         yield f"## {file.relative_to(configs).with_suffix('')}\n\n```yaml\n{file.read_text()}```\n"
