@@ -12,12 +12,13 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ocr.cache.store import MAX_REMEMBERED, PREFIX_BYTES, Store, cache_root, checked, open_store, unchecked
 from ocr.pipeline.dense import codec_version
-from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
-from ocr.pipeline.signature import PACKED_BYTES, UNKNOWN, Signature
+from ocr.pipeline.fingerprint import digest, stages_digest
+from ocr.pipeline.page_index import PACKED_BYTES, UNKNOWN, Signature, content_digest
+from ocr.pipeline.path import Kept
 from ocr.units import parse_bytes
 
 log = logging.getLogger(__name__)
@@ -26,16 +27,6 @@ FORMAT = "pages 1"
 RECHECKED = 3
 """Hits of a run that are made again and compared: a stage can depend on something that no digest shows."""
 MAX_LOCATIONS = 8
-
-
-class Kept(NamedTuple):
-    """What a cache has under a key."""
-
-    value: bytes | memoryview | None
-    outcome: str
-    """ "hit", "miss", or "invalid" if the bytes were damaged."""
-    recheck: bool = False
-    """Whether to make the page again and compare."""
 
 
 class Cache:

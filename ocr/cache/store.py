@@ -105,7 +105,7 @@ class Store:
     def get(self, table: str, key: bytes) -> bytes | None:
         """The value of a key; of a page, noting the day."""
         found, today = None, _today()
-        noted = today
+        noted: bytes | None = today
         with self._transaction() as transaction:
             if transaction is not None:
                 found = transaction.get(TABLES[table] + key)
@@ -335,8 +335,7 @@ class Store:
         finally:
             with self._change:
                 self._active -= 1
-                if self._is_suspended:
-                    self._change.notify_all()
+                self._change.notify_all()
 
     def _write(self) -> None:
         """The writer: values in transactions of many, until nothing comes for a while."""

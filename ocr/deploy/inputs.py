@@ -21,8 +21,7 @@ from ocr.deploy.tiff import begin_with, tiff_pages
 from ocr.errors import ConfigError, ImageError
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.malloc import return_freed_memory
-from ocr.pipeline.decode import Decode, pillow_pixels
-from ocr.pipeline.image_header import DAMAGE, check_pixel_count, image_format
+from ocr.pipeline.decode import DAMAGE, Decode, check_pixel_count, image_format, pillow_pixels
 from ocr.pipeline.image_listing import ImageListing
 from ocr.pipeline.sample import NO_POLYGONS, Sample
 

@@ -21,7 +21,7 @@ from ocr.deploy.pdf import PDF_MAGIC
 from ocr.deploy.service.limits import Limits, unknown_kind, unreadable
 from ocr.deploy.service.micro_batches import MicroBatches
 from ocr.errors import ImageError, ImageSizeError
-from ocr.pipeline.image_header import image_format
+from ocr.pipeline.decode import image_format
 
 PICTURE_SIDE = 1600
 """Longest side of a page that is sent back to be looked at."""
