@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 
 from ocr import __version__
 from ocr.deploy.service.command import EXAMPLES as SERVE_EXAMPLES
-from ocr.deploy.service.command import serve
+from ocr.deploy.service.command import Polygons, serve
 from ocr.exit_status import one_line_errors
 from ocr.report.command import EXAMPLES as REPORT_EXAMPLES
 from ocr.report.command import report
@@ -283,6 +283,9 @@ def predict(
     unclip_ratio: Annotated[str | None, typer.Option(help="How far boxes grow: exact, or a number.")] = None,
     max_candidates: Annotated[int | None, typer.Option(help="Most boxes per page.")] = None,
     tile: Annotated[str, typer.Option(help="Large pages in windows: auto, off, or pixels.")] = "auto",
+    polygons: Annotated[
+        Polygons | None, typer.Option(help="quad or curved; default: quad if MODEL was trained on quadrilaterals.")
+    ] = None,
     max_pixels: Annotated[int, typer.Option(help="Larger pages are refused.")] = 178_956_970,
     batch_size: Annotated[int, typer.Option(min=1, help="Pages per call of the model.")] = 8,
     readers: Annotated[int, typer.Option(min=1, help="Threads that decode ahead.")] = 2,
@@ -315,6 +318,7 @@ def predict(
             "threads": threads,
             "max_pixels": max_pixels,
             "tile": None if tile == "off" else _number(tile),
+            "polygons": polygons,
         },
         batch_size,
         readers,

@@ -8,6 +8,10 @@ import subprocess
 import sys
 
 import pytest
+from rejection import rejects
+
+from ocr.errors import MissingExtraError
+from ocr.optional import EXTRAS
 
 OFFLINE = ("NO_ALBUMENTATIONS_UPDATE", "RAY_USAGE_STATS_ENABLED")
 NAMES = {
@@ -140,3 +144,27 @@ def test_importing_the_package_keeps_optional_libraries_off_the_network():
             [sys.executable, "-c", code], env=asked | given, capture_output=True, text=True, check=True
         )
         assert done.stdout.split() == expected.split()
+
+
+def test_help_and_completion_look_at_every_name_without_any_extra(monkeypatch):
+    import ocr
+    import ocr.datasets.conditional_normalize
+
+    for module in EXTRAS:
+        monkeypatch.setitem(sys.modules, module, None)
+    name = "ocr.datasets.conditional_normalize"
+    monkeypatch.setattr(sys.modules["ocr.datasets"], "conditional_normalize", sys.modules[name])
+    monkeypatch.delitem(sys.modules, name)
+    assert "ConditionalNormalize" in dir(ocr)
+    assert {name for name in ocr.__all__ if inspect.getdoc(getattr(ocr, name)) is None} == set()
+    with rejects(MissingExtraError, setting="albumentations", value="albumentations"):
+        ocr.ConditionalNormalize()
+
+
+def test_the_bundled_detector_needs_neither_lightning_nor_torchvision():
+    code = (
+        "import sys; import numpy as np, ocr; found = ocr.Detector.load()(np.zeros((64, 64, 3), dtype=np.uint8));"
+        "print(*sorted({'lightning', 'torchvision', 'timm', 'albumentations', 'hydra'} & set(sys.modules)), len(found))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
+    assert done.stdout == "0\n"

@@ -106,7 +106,7 @@ def changes(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         case ast.Constant(int() | float() as value):
             yield from ((node, ast.Constant(value + step)) for step in (1, -1))
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
-            if not isinstance(test, ast.Compare | ast.Constant):
+            if not isinstance(test, ast.Compare | ast.Constant) and ast.unparse(test) != "TYPE_CHECKING":
                 yield test, ast.UnaryOp(ast.Not(), test)
         case ast.Call(function, [first, second, *more], keywords):
             is_symmetric = isinstance(function, ast.Name) and function.id in SYMMETRIC

@@ -66,12 +66,12 @@ class PageReader:
         return self._draw(sample, rng, inputs, corner)
 
     def _why_not(self, raw: Sample, page: Sample) -> str | None:
-        """Why a page is decoded here, for the ledger; "" if it is only too large or clear. None: DALI decodes it."""
+        """Why a page is decoded here, for the ledger; "" if that is no news. None: DALI decodes it."""
         if raw.index in self.refused:
             return "DALI refused it"
         if not raw.encoded.startswith((JPEG, PNG)):
             return "neither JPEG nor PNG"
-        if raw.encoded.startswith(PNG) and _may_be_clear(raw.encoded):
+        if raw.encoded.startswith(PNG) and _is_unlike_in_dali(raw.encoded):
             return ""
         return "" if page.raw_size[0] * page.raw_size[1] > MAX_PIXELS else None
 
@@ -99,10 +99,10 @@ class PageReader:
         return Request(sample, rng, inputs)
 
 
-def _may_be_clear(png: bytes) -> bool:
-    """Whether pixels of a PNG can be transparent, which DALI shows black."""
-    has_alpha = png[25] & 4
-    return bool(has_alpha) or b"tRNS" in png[: png.find(b"IDAT")]
+def _is_unlike_in_dali(png: bytes) -> bool:
+    """Whether DALI gives other pixels: it shows clear ones black, and drops bits that 12-bit pages need."""
+    bits, has_alpha = png[24], png[25] & 4
+    return bits == 16 or bool(has_alpha) or b"tRNS" in png[: png.find(b"IDAT")]
 
 
 def _decoding(

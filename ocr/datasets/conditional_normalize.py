@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ocr.errors import MissingExtraError
 from ocr.optional import require
 
 if TYPE_CHECKING:
     Base = Any
 else:
-    Base = require("albumentations", "ConditionalNormalize").Normalize
+    try:
+        Base = require("albumentations", "ConditionalNormalize").Normalize
+    except MissingExtraError:
+
+        class Base:
+            """`help(ocr)` and completion look at every name: only making one needs the extra."""
+
+            def __init__(self, *arguments: object, **options: object) -> None:
+                require("albumentations", "ConditionalNormalize")
 
 
 class ConditionalNormalize(Base):  # type: ignore[misc]

@@ -231,7 +231,8 @@ class PageDataset(Dataset[Item | None]):
             finally:
                 pool.shutdown(cancel_futures=True)
 
-        yield from track(each(), title, total=len(self), transient=True, disable=not Console().is_terminal)
+        # Elsewhere Rich ends even a bar that is not shown with an empty line.
+        yield from track(each(), title, total=len(self), transient=True) if Console().is_terminal else each()
 
     def __repr__(self) -> str:
         kept = "off" if self.cache is None else "auto"

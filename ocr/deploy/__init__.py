@@ -1,4 +1,4 @@
-"""Taking a detector out of the door: `Detector` finds text in anything, `ocr export` writes it for other runtimes.
+"""Deployment: `Detector` finds text in anything, `glyphfeed export` writes a model for other runtimes.
 
 path, bytes, array, PDF -> decode -> letterbox -> runtime (torch, ONNX Runtime, OpenVINO, TensorRT) -> boxes
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 
 import torch
-from timm.layers.conv2d_same import Conv2dSame
 from torch import nn
 from torch.nn import functional
 
@@ -60,7 +59,7 @@ class FixedPadding(nn.Module):
     `torch.export` of an EfficientNet-Lite did not end within five minutes.
     """
 
-    def __init__(self, convolution: Conv2dSame) -> None:
+    def __init__(self, convolution: nn.Conv2d) -> None:
         super().__init__()
         self.convolution = convolution
         self.pads: list[int] = []
@@ -76,6 +75,8 @@ class FixedPadding(nn.Module):
 
 
 def _fix_padding(module: nn.Module) -> None:
+    from timm.layers.conv2d_same import Conv2dSame  # Here, because a checkpoint runs without timm.
+
     for name, child in list(module.named_children()):
         if isinstance(child, Conv2dSame):
             setattr(module, name, FixedPadding(child))

@@ -1,23 +1,23 @@
-"""Inputs: whatever holds pages (paths, bytes, arrays, Pillow images, PDFs, folders, globs), read when it is needed."""
+"""Inputs: whatever holds pages (paths, bytes, arrays, tensors, PDFs, folders, patterns), read when it is needed."""
 
 from __future__ import annotations
 
 import glob
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from ocr.deploy.pdf import PDF_MAGIC, count_pdf_pages, render_pdf_page
-from ocr.deploy.tiff import begin_with, tiff_pages
+from ocr.deploy.documents import PDF_MAGIC, begin_with, count_pdf_pages, render_pdf_page, tiff_pages
 from ocr.errors import ConfigError, ImageError
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.malloc import return_freed_memory
@@ -27,9 +27,10 @@ from ocr.pipeline.sample import NO_POLYGONS, Sample
 
 PAGE_EXTENSIONS = (*IMAGE_EXTENSIONS, ".pdf")
 PAGE_MARK = "#page="
-"""Between the name of a PDF or TIFF and the number of a page in it, as browsers have it."""
+"""Between the name of a PDF or TIFF and the number of a page in it, as in browsers."""
 START_BYTES = 16
 """Of a file, which tell its kind."""
+BATCH_AXES = 4
 # Pillow reads the pixels of an image that was opened only now; two threads with the same one would share its file.
 _LOADING = threading.Lock()
 LARGE_BYTES = 128 << 20
@@ -77,63 +78,66 @@ class PagePixels:
 
 
 def is_single(source: object) -> bool:
-    """Whether a source is one image, as opposed to a PDF, a TIFF of several pages, or a collection."""
+    """Whether a source is one image, as opposed to a PDF, a TIFF of several pages, a folder, or a collection."""
+    if isinstance(source, (str, os.PathLike)) and files_below(os.fspath(source)) != [os.fspath(source)]:
+        return False
     if isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)):
         first = list(islice(pages_of(source), 2))
         return len(first) == 1 and first[0].number is None
-    return isinstance(source, (np.ndarray, Image.Image))
+    return isinstance(source, Image.Image) or (_is_array(source) and source.ndim != BATCH_AXES)
 
 
 def pages_of(source: object) -> Iterator[PageSource]:
-    """The pages of an image, a PDF, a TIFF, or an iterable of them."""
+    """The pages of an image, a PDF, a TIFF, a folder, a glob pattern, an array, a tensor, or an iterable of them."""
     if isinstance(source, (str, os.PathLike)):
-        name = os.fspath(source)
-        start = _start_of(name)
-        if start.startswith(PDF_MAGIC):
-            yield from _pdf_pages(name, name)
-        elif image_format(start) == "TIFF":
-            yield from _tiff_pages(name, name)
-        else:
-            yield PageSource(name, None, partial(_read_file, name))
+        for file in files_below(os.fspath(source)):
+            yield from _file_pages(file)
     elif isinstance(source, (bytes, bytearray, memoryview)):
-        data = bytes(source)
-        if data.startswith(PDF_MAGIC):
-            yield from _pdf_pages(data, "bytes")
-        elif image_format(data[:START_BYTES]) == "TIFF":
-            yield from _tiff_pages(data, "bytes")
-        else:
-            yield PageSource("bytes", None, partial(_decode, data, "bytes"))
-    elif isinstance(source, np.ndarray):
-        yield PageSource("array", None, partial(_read_array, source))
+        yield from _content_pages(bytes(source), "bytes", partial(_decode, bytes(source), "bytes"))
+    elif _is_array(source):
+        for page in source if source.ndim == BATCH_AXES else (source,):
+            yield PageSource("array", None, partial(_read_array, page))
     elif isinstance(source, Image.Image):
         yield PageSource(_pillow_name(source), None, partial(_read_pillow, source))
-    elif isinstance(source, Iterable) and _is_collection(source):
+    elif isinstance(source, Iterable) and not isinstance(source, Mapping) and not hasattr(source, "read"):
         for part in source:
             yield from pages_of(part)
     else:
         raise ConfigError(
-            f"a page cannot be a {type(source).__name__}. Give a path, bytes (of an open file: file.read()), a NumPy "
-            "array (H, W, 3) of uint8, a Pillow image, or an iterable of them",
+            f"a page cannot be a {type(source).__name__}. Pass a path, bytes (of an open file: file.read()), an array "
+            "(H, W, 3) or a tensor (3, H, W) of uint8, a Pillow image, or an iterable of them",
             value=source,
         )
 
 
-def pages_below(sources: object) -> Iterator[PageSource]:
-    """As `pages_of`, but a path may also be a folder (all images and PDFs below it) or a glob pattern."""
-    if isinstance(sources, (str, os.PathLike)):
-        for path in files_below(os.fspath(sources)):
-            yield from pages_of(path)
-    elif isinstance(sources, Iterable) and _is_collection(sources):
-        for source in sources:
-            yield from pages_below(source)
+def _file_pages(path: str) -> Iterator[PageSource]:
+    try:
+        with open(path, "rb") as stream:
+            start = stream.read(START_BYTES)
+    except (OSError, ValueError):
+        start = b""  # Reported when the page is read.
+    yield from _content_pages(path, path, partial(_read_file, path), start)
+
+
+def _content_pages(
+    content: str | bytes, name: str, read: Callable[[Decode], Sample], start: bytes | None = None
+) -> Iterator[PageSource]:
+    """The pages of a file, by its path or its bytes; `read` is for an image."""
+    if start is None:
+        assert isinstance(content, bytes)
+        start = content[:START_BYTES]
+    if start.startswith(PDF_MAGIC):
+        yield from _pdf_pages(content, name)
+    elif image_format(start) == "TIFF":
+        yield from _tiff_pages(content, name)
     else:
-        yield from pages_of(sources)
+        yield PageSource(name, None, read)
 
 
-def _is_collection(source: Iterable[object]) -> bool:
-    """Whether an iterable holds pages: the lines of an open file, keys of a dict and rows of a tensor are none."""
-    is_page = isinstance(source, (bytes, bytearray, memoryview)) or is_single(source)
-    return not (is_page or isinstance(source, Mapping) or hasattr(source, "read") or getattr(source, "ndim", 1) != 1)
+def _is_array(source: object) -> TypeGuard[Any]:
+    """Whether it is a NumPy array or a tensor; torch is not imported for the question."""
+    torch = sys.modules.get("torch")
+    return isinstance(source, np.ndarray) or (torch is not None and isinstance(source, torch.Tensor))
 
 
 def files_below(path: str) -> list[str]:
@@ -141,32 +145,24 @@ def files_below(path: str) -> list[str]:
     if os.path.isdir(path):
         try:
             return [os.path.join(path, name) for name in sorted(ImageListing(Path(path), PAGE_EXTENSIONS))]
-        except ConfigError as error:  # That of a dataset.
+        except ConfigError as error:  # The message of a dataset.
             kinds = ", ".join(PAGE_EXTENSIONS)
             raise ConfigError(
-                f"{path} holds no image or PDF ({kinds}). Give the folder of the pages", path=path
+                f"{path} holds no image or PDF ({kinds}). Pass the folder of the pages", path=path
             ) from error
     if os.path.exists(path) or not glob.has_magic(path):
         return [path]
     found = sorted(match for match in glob.glob(path, recursive=True) if os.path.isfile(match))
     if not found:
-        raise ConfigError(f"{path} matches no file. Quote the pattern, or give a folder", path=path)
+        raise ConfigError(f"{path} matches no file. Quote the pattern, or pass a folder", path=path)
     return found
-
-
-def _start_of(path: str) -> bytes:
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(START_BYTES)
-    except (OSError, ValueError):
-        return b""  # Told when the page is read.
 
 
 def _pdf_pages(content: str | bytes, name: str) -> Iterator[PageSource]:
     try:
         pages = count_pdf_pages(content, name)
     except ImageError as error:
-        # Told when it is read, like every other bad page, so that a stream can skip it.
+        # Reported when it is read, like every other bad page, so that a stream can skip it.
         yield PageSource(name, None, partial(_refuse, error))
         return
     for index in range(pages):
@@ -190,7 +186,7 @@ def _tiff_pages(content: str | bytes, name: str) -> Iterator[PageSource]:
             yield PageSource(name, number + 1, partial(_refuse, error))
             return
     if number < 2:
-        # What is damaged from the start, the decoder tells.
+        # The decoder reports what is damaged from the start.
         yield PageSource(name, None, partial(_read_tiff, content, name, first))
 
 
@@ -242,7 +238,9 @@ def _pillow_name(image: Image.Image) -> str:
     return getattr(image, "filename", "") or "image"
 
 
-def _read_array(array: NDArray[Any], decode: Decode) -> Sample:
+def _read_array(array: Any, decode: Decode) -> Sample:
+    if not isinstance(array, np.ndarray):
+        array = _channels_last(array)
     if array.dtype == np.uint16:
         array = (array >> 8).astype(np.uint8)
     if array.dtype != np.uint8:
@@ -262,11 +260,17 @@ def _read_array(array: NDArray[Any], decode: Decode) -> Sample:
     return _upright(pixels, "array", decode)
 
 
+def _channels_last(tensor: Any) -> NDArray[Any]:
+    """A tensor of one page, (C, H, W) as torchvision reads images, as an array (H, W, C)."""
+    array: NDArray[Any] = tensor.detach().cpu().numpy()
+    return np.moveaxis(array, 0, 2) if array.ndim == 3 and array.shape[0] in (1, 3, 4) else array
+
+
 def _upright(image: NDArray[np.uint8], name: str, decode: Decode) -> Sample:
     """A page whose pixels are already decoded."""
     size = (image.shape[1], image.shape[0])
     if not min(size):
-        raise ImageError(f"{name}: {size[0]}x{size[1]} pixels are no page", value=size, path=name)
+        raise ImageError(f"{name}: an image of {size[0]}x{size[1]} pixels is not a page", value=size, path=name)
     check_pixel_count(size, name, decode.max_pixels)
     page = Sample(0, os.path.basename(name), name, NO_POLYGONS, annotated=False)
     return replace(page, image=np.ascontiguousarray(image), shape=size, raw_size=size)

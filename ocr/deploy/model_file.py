@@ -10,17 +10,16 @@ from typing import Any
 
 from ocr.errors import ConfigError
 from ocr.evaluation.boxes import BoxesFromMap
-from ocr.models.settings import METADATA_KEY, DetectorSettings
+from ocr.models.settings import METADATA_KEY, DetectorSettings, validated
 from ocr.pipeline.normalize import Normalize
 from ocr.pipeline.prefix import Letterbox
 
 EXPORT_KEY = f"{METADATA_KEY}.export"
-"""Beside the settings in the metadata: format, precision, versions and the proof."""
+"""Next to the settings in the metadata: format, precision, versions and the check."""
 NAMES = {
     "onnx": "model.onnx",
     "openvino": "model.xml",
     "torchscript": "model.torchscript",
-    "torch_export": "model.pt2",
     "tensorrt": "model.engine",
 }
 """File that each format has in the folder of an export."""
@@ -34,32 +33,32 @@ class ModelInfo:
     settings: DetectorSettings
     format: str = "torch"
     precision: str = "fp32"
-    proof: dict[str, Any] = field(default_factory=dict)
-    """Of the export, as it was printed: speed and boxes beside those of the checkpoint."""
+    check: dict[str, Any] = field(default_factory=dict)
+    """Of the export, as it was printed: speed and boxes compared with the checkpoint."""
     versions: dict[str, str] = field(default_factory=dict)
 
     def to_metadata(self) -> dict[str, str]:
         """Two strings, for any file that stores pairs of strings."""
-        export = {name: getattr(self, name) for name in ("format", "precision", "proof", "versions")}
+        export = {name: getattr(self, name) for name in ("format", "precision", "check", "versions")}
         return {METADATA_KEY: self.settings.to_json(), EXPORT_KEY: json.dumps(export)}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str], source: str) -> ModelInfo:
-        """Raises ConfigError if `ocr export` did not write the file, or a newer version did."""
+        """Raises ConfigError if `glyphfeed export` did not write the file, or a newer version did."""
         if METADATA_KEY not in metadata or EXPORT_KEY not in metadata:
             raise ConfigError(
-                f"{source} has no metadata of GlyphFeed. Write it with: ocr export checkpoint_path=X", path=source
+                f"{source} has no metadata of GlyphFeed. Write it with: glyphfeed export MODEL --to FORMAT", path=source
             )
         settings = DetectorSettings.from_json(metadata[METADATA_KEY], source, source)
         try:
-            export = json.loads(metadata[EXPORT_KEY])
-            parts = {name: export[name] for name in ("format", "precision", "proof", "versions")}
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            export = {**json.loads(metadata[EXPORT_KEY])}
+        except (ValueError, TypeError, RecursionError) as error:
             raise ConfigError(
                 f"{source} has damaged metadata ({error!r}). Export it again", setting=EXPORT_KEY, path=source
             ) from error
+        info = validated(cls, export | {"settings": settings}, source, source)
         check_settings(settings, source)
-        return cls(settings, **parts)
+        return info
 
 
 def check_settings(settings: DetectorSettings, source: str) -> None:
@@ -70,25 +69,27 @@ def check_settings(settings: DetectorSettings, source: str) -> None:
             settings.build(part, kind)
         except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
             raise ConfigError(
-                f"{source}: its settings of {part} cannot be used ({error}). Write it again", setting=part, path=source
+                f"{source}: its settings of {part} cannot be used ({error}). Export it again", setting=part, path=source
             ) from error
 
 
 def find_model(path: str | Path) -> Path:
-    """The model file itself: of a folder that `ocr export` wrote, the one in it."""
+    """The model file itself: of a folder that `glyphfeed export` wrote, the one in it."""
     path = Path(path)
     if path.is_dir():
         found = [path / name for name in NAMES.values() if (path / name).is_file()]
         if len(found) != 1:
             what = " and ".join(file.name for file in found) or "no model"
             raise ConfigError(
-                f"{path} holds {what}. Give one of {', '.join(NAMES.values())}, or the folder of one export",
+                f"{path} holds {what}. Pass one of {', '.join(NAMES.values())}, or the folder of one export",
                 value=[file.name for file in found],
                 path=path,
             )
         return found[0]
     if not path.is_file():
-        raise ConfigError(f"{path} is not a file or folder. Give a checkpoint, or what `ocr export` wrote", path=path)
+        raise ConfigError(
+            f"{path} is not a file or folder. Pass a checkpoint, or what `glyphfeed export` wrote", path=path
+        )
     return path
 
 
@@ -101,7 +102,7 @@ def format_of(path: Path) -> str:
             return name
     known = ", ".join([*CHECKPOINTS, *(Path(file).suffix for file in NAMES.values())])
     raise ConfigError(
-        f"{path}: {path.suffix or 'no suffix'} is not a kind of model that is known ({known})",
+        f"{path}: {path.suffix or 'no suffix'} is not a known kind of model ({known})",
         value=path.suffix,
         path=path,
     )

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ocr.checks import check_choice, check_integer
 from ocr.deploy.inputs import PagePixels, PageSource, numbered
 from ocr.deploy.page import TextPage
-from ocr.deploy.views import Views
 from ocr.errors import ImageError
 from ocr.evaluation.boxes import BoxPool
 from ocr.pipeline.sample import Sample
@@ -26,8 +25,7 @@ log = logging.getLogger(__name__)
 MAX_WAITING = 4
 """Batches of pages that wait for others of their shape; the oldest shape then goes with fewer."""
 
-Shapes = tuple[tuple[int, ...], ...]
-Prepared = tuple[int, PageSource, Views]
+Prepared = tuple[int, PageSource, Sample]
 Watch = Callable[[PageSource, Sample, NDArray[np.float32]], None]
 """Called with each page, as the model sees it whole, and its probability map, before the page is given out."""
 
@@ -63,17 +61,17 @@ class PageStream(Iterator[TextPage]):
         self._pages.close()
 
     def _run(self, sources: Iterable[PageSource]) -> Generator[TextPage, None, None]:
-        by_shape: dict[Shapes, list[Prepared]] = {}
+        by_shape: dict[tuple[int, ...], list[Prepared]] = {}
         following = 0
         with BoxPool(self.detector.boxes) as pool:
             for prepared in self._prepared(sources):
-                number, page, views = prepared
-                if self.detector.is_large(views):
+                number, page, sample = prepared
+                if self.detector.is_large(sample):
                     # Decoded once more: pages that are read ahead would take too much memory.
-                    found = self.detector.large_pages.find(self.detector, PagePixels(page), views)
-                    self._found[number] = self.detector.text_page(page, views[0], found)
+                    found = self.detector.tiles.find(self.detector, PagePixels(page), sample)
+                    self._found[number] = self.detector.text_page(page, sample, found)
                     if self.watch is not None:
-                        self.watch(page, views[0], self.detector.maps_of_views([views])[0])
+                        self.watch(page, sample, self.detector.maps(sample.image[None])[0])
                     batch = []
                 else:
                     batch = self._next_batch(by_shape, prepared)
@@ -88,16 +86,16 @@ class PageStream(Iterator[TextPage]):
             self._collect(pool, keep=0)
             yield from (self._found.pop(number) for number in sorted(self._found))
 
-    def _next_batch(self, by_shape: dict[Shapes, list[Prepared]], prepared: Prepared) -> list[Prepared]:
-        """Put a page beside those of its shape; returns pages that are to go together now, if any."""
-        batch = by_shape.setdefault(_shapes(prepared), [])
+    def _next_batch(self, by_shape: dict[tuple[int, ...], list[Prepared]], prepared: Prepared) -> list[Prepared]:
+        """Put a page to the others of its shape; returns pages that are to go together now, if any."""
+        batch = by_shape.setdefault(prepared[2].image.shape, [])
         batch.append(prepared)
         if len(batch) < self.batch_size:
             if sum(map(len, by_shape.values())) < MAX_WAITING * self.batch_size:
                 return []
             # The first key has the page that waits longest.
             batch = next(iter(by_shape.values()))
-        return by_shape.pop(_shapes(batch[0]))
+        return by_shape.pop(batch[0][2].image.shape)
 
     def _prepared(self, sources: Iterable[PageSource]) -> Iterator[Prepared]:
         """Pages as the model sees them, decoded ahead in threads."""
@@ -110,16 +108,16 @@ class PageStream(Iterator[TextPage]):
 
     def _in_order(
         self, sources: Iterable[PageSource], threads: ThreadPoolExecutor
-    ) -> Iterator[tuple[PageSource, Views]]:
-        ahead: deque[tuple[PageSource, Future[Views]]] = deque()
+    ) -> Iterator[tuple[PageSource, Sample]]:
+        ahead: deque[tuple[PageSource, Future[Sample]]] = deque()
         for page in sources:
-            ahead.append((page, threads.submit(self.detector.prepare_views, page)))
+            ahead.append((page, threads.submit(self.detector.prepare, page)))
             if len(ahead) > self.batch_size + self.readers:
                 yield from self._first(ahead)
         while ahead:
             yield from self._first(ahead)
 
-    def _first(self, ahead: deque[tuple[PageSource, Future[Views]]]) -> Iterator[tuple[PageSource, Views]]:
+    def _first(self, ahead: deque[tuple[PageSource, Future[Sample]]]) -> Iterator[tuple[PageSource, Sample]]:
         page, future = ahead.popleft()
         try:
             yield page, future.result()
@@ -134,19 +132,15 @@ class PageStream(Iterator[TextPage]):
         log.warning("skipped %s", error)
 
     def _submit(self, batch: list[Prepared], pool: BoxPool) -> None:
-        maps = self.detector.maps_of_views([views for *_, views in batch])
-        first = [views[0] for *_, views in batch]
+        samples = [sample for *_, sample in batch]
+        maps = self.detector.maps(np.stack([sample.image for sample in samples]))
         if self.watch is not None:
-            for (_, page, _), sample, prob_map in zip(batch, first, maps, strict=True):
+            for (_, page, sample), prob_map in zip(batch, maps, strict=True):
                 self.watch(page, sample, prob_map)
-        pool.submit(maps, [sample.inverse_matrix for sample in first], [sample.shape for sample in first])
+        pool.submit(maps, [sample.inverse_matrix for sample in samples], [sample.shape for sample in samples])
         self._batches.append(batch)
 
     def _collect(self, pool: BoxPool, keep: int) -> None:
         for pages in pool.drain(keep):
-            for (number, page, views), found in zip(self._batches.popleft(), pages, strict=True):
-                self._found[number] = self.detector.text_page(page, views[0], found)
-
-
-def _shapes(prepared: Prepared) -> Shapes:
-    return tuple(view.image.shape for view in prepared[2])
+            for (number, page, sample), found in zip(self._batches.popleft(), pages, strict=True):
+                self._found[number] = self.detector.text_page(page, sample, found)

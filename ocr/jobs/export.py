@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from ocr.checks import check_integer
 from ocr.deploy.detector import Detector
-from ocr.deploy.export.export import Export, Exporter
+from ocr.deploy.export import Export, Exporter
 from ocr.deploy.inputs import PageSource
 from ocr.deploy.runtimes.torch_runtime import wrap_detector
 from ocr.errors import ConfigError

@@ -242,10 +242,10 @@ def check_settings(config: DictConfig, settings: type, prefix: str = "") -> None
     for name, kind in get_type_hints(settings, include_extras=True).items():
         node: Any = config._get_node(name, validate_access=False)
         if get_origin(kind) is dict:
-            below = node if _is_group(node) else {}
-            for key in below:
-                if _is_group(below._get_node(key)):
-                    check_settings(node[key], get_args(kind)[1], f"{prefix}{name}.{key}.")
+            below = [(str(key), node._get_node(key)) for key in node] if _is_group(node) else []
+            for key, child in below:
+                if _is_group(child):
+                    check_settings(child, get_args(kind)[1], f"{prefix}{name}.{key}.")
         elif is_dataclass(kind):
             if _is_group(node):
                 check_settings(node, kind, f"{prefix}{name}.")  # type: ignore[arg-type]

@@ -26,7 +26,9 @@ from ocr.jobs.resumed_run import run_to_store
 from ocr.jobs.run import run_job
 from ocr.jobs.stored_settings import read_chosen
 from ocr.jobs.teacher import build_distillation
+from ocr.models.card import write_card
 from ocr.models.detector import TextDetector
+from ocr.models.load import read_detector
 from ocr.optional import require
 from ocr.training.module import OCRPLModule
 
@@ -71,8 +73,16 @@ def train(config: DictConfig, console: Console) -> dict[str, float]:
     if trainer.is_global_zero:
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint) and callback.best_model_path:
+                _write_card(Path(callback.best_model_path))
                 console.print(Text(f"{Path(callback.best_model_path).stem}: {callback.best_model_path}"))
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def _write_card(checkpoint: Path) -> None:
+    """README.md next to the checkpoint, if it carries its settings."""
+    settings = read_detector(checkpoint).settings
+    if settings is not None:
+        write_card(checkpoint.parent, checkpoint.name, settings)
 
 
 def check_monitored(config: DictConfig, scores: list[str]) -> None:

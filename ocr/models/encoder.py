@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import timm
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from ocr.errors import ConfigError
+from ocr.models import hgnet
 from ocr.models.weights import StateDict, find_weights, match_encoder_weights, read_weights
 
 STRIDES = (4, 8, 16, 32)
@@ -33,11 +33,10 @@ class Encoder(nn.Module):
         checkpoint_gradients: bool = False,
     ) -> None:
         super().__init__()
-        if not timm.is_model(name):
-            raise ConfigError(_unknown_encoder(name), setting="encoder", value=name)
         self.name = name
         self.backbone = _with_weights(name, weights) if weights is not None else _build(name, pretrained)
-        self.channels = _probe_channels(name, self.backbone)
+        known = isinstance(self.backbone, hgnet.HgNet)
+        self.channels = [*hgnet.CHANNELS] if known else _probe_channels(name, self.backbone)
         self.frozen = False
         """Neither weights nor statistics of norms change."""
         self._momenta: dict[str, float | None] = {}
@@ -74,12 +73,20 @@ class Encoder(nn.Module):
 
 
 def _unknown_encoder(name: str) -> str:
+    import timm
+
     close = get_close_matches(name.lower(), timm.list_models(), n=5, cutoff=0.6)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return f"encoder={name!r} is not a model of timm {timm.__version__}: {hint}`timm.list_models()` lists all"
 
 
 def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> nn.Module:
+    if name == hgnet.NAME and not pretrained:
+        return hgnet.HgNet()
+    import timm  # Here, because it imports torchvision: 1.7 s of CPU that the bundled detector does without.
+
+    if not timm.is_model(name):
+        raise ConfigError(_unknown_encoder(name), setting="encoder", value=name)
     options: dict[str, Any] = {"pretrained_cfg_overlay": {"state_dict": state_dict}} if state_dict is not None else {}
     try:
         return timm.create_model(
@@ -106,6 +113,10 @@ def _cannot_build(name: str, pretrained: bool, error: Exception) -> ConfigError:
 
 
 def _with_weights(name: str, weights: str | Path) -> nn.Module:
+    import timm
+
+    if not timm.is_model(name):
+        raise ConfigError(_unknown_encoder(name), setting="encoder", value=name)
     path = find_weights(weights, name)
     # The whole classifier knows the names that files use; its feature pyramid renames some of them.
     classifier = timm.create_model(name, pretrained=False)

@@ -1,4 +1,4 @@
-"""The detector that comes with the package, found without loading torch."""
+"""The bundled detector, found without loading torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGED = Path(__file__).with_name("data") / "glyphfeed.safetensors"
 
 
 def packaged_detector() -> Path:
-    """The file of the detector that comes with the package."""
+    """The file of the bundled detector."""
     if not PACKAGED.is_file():
         raise ConfigError(
             f"weights=glyphfeed: this installation has no {PACKAGED.name}. Set a file that `glyphfeed train` wrote: "

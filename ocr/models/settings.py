@@ -25,11 +25,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where the weights come from. Nothing here changes a prediction; None and empty: unknown."""
+    """Where the weights come from; None and empty: unknown.
+
+    Nothing here changes a prediction, except that `polygons` of `data` is the default of `Detector`.
+    """
 
     versions: dict[str, str] = field(default_factory=dict)
     data: Part = field(default_factory=dict)
-    """Of the training split: `pages` and `fingerprint`."""
+    """Of the training split: `pages`, `fingerprint`, and `polygons`: quad if all labels are quadrilaterals."""
     scores: dict[str, float] = field(default_factory=dict)
     """Of exactly these weights and boxes, on the validation split."""
     steps: int | None = None
@@ -52,7 +55,7 @@ class DetectorSettings:
     (960, 'page')
     """
 
-    architecture: Part
+    architecture: Part = field(default_factory=dict)
     """Arguments of `TextDetector`."""
     letterbox: Part = field(default_factory=dict)
     """Arguments of `Letterbox`: size, shape, position, fill, interpolation."""
@@ -86,28 +89,29 @@ class DetectorSettings:
     def to_json(self) -> str:
         return json.dumps(self.to_dict())
 
+    @property
+    def trained_on(self) -> str | None:
+        """quad: the labels of the training are quadrilaterals; curved: some have more corners; None: unknown."""
+        return self.provenance.data.get("polygons")
+
     @classmethod
     def from_dict(cls, values: object, source: str = "the file", path: str | os.PathLike[str] | None = None) -> Self:
-        """From `to_dict` of this version, an older or a newer one; raises ConfigError if the format is newer."""
-        if not isinstance(values, Mapping) or not isinstance(values.get("format"), int):
+        """From `to_dict` of this version or a newer one; raises ConfigError if the format is newer."""
+        number = values.get("format") if isinstance(values, Mapping) else None
+        if not isinstance(number, int):
             raise ConfigError(
                 f"{source} has no settings of a detector. Rewrite it with `glyphfeed train` or `glyphfeed export`",
                 path=path,
             )
-        if values["format"] > FORMAT:
+        if number > FORMAT:
             raise ConfigError(
-                f"{source} was written by a newer GlyphFeed (format {values['format']}, this version reads {FORMAT}). "
+                f"{source} was written by a newer GlyphFeed (format {number}, this version reads {FORMAT}). "
                 "Update it: pip install -U glyphfeed",
                 setting="format",
-                value=values["format"],
+                value=number,
                 path=path,
             )
-        parts = {name: _as_part(values.get(name, {}), name, source, path) for name in PARTS}
-        # Pages had no other shape before there was a choice.
-        parts["letterbox"].setdefault("shape", SQUARE)
-        origin = _as_part(values.get("provenance", {}), "provenance", source, path)
-        known = {item.name for item in fields(Provenance)}
-        return cls(**parts, provenance=Provenance(**{name: origin[name] for name in origin if name in known}))
+        return validated(cls, values, source, path)
 
     @classmethod
     def from_json(cls, text: str, source: str = "the file", path: str | os.PathLike[str] | None = None) -> Self:
@@ -121,15 +125,22 @@ class DetectorSettings:
         return cls.from_dict(values, source, path)
 
 
-def _as_part(value: object, part: str, source: str, path: str | os.PathLike[str] | None) -> Part:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+def validated(kind: type[T], values: object, source: str, path: str | os.PathLike[str] | None) -> T:
+    """A dataclass of values that were read back from a file; entries of newer versions are ignored."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        setting = str(first["loc"][0]) if first["loc"] else None
+        value = values.get(setting) if isinstance(values, Mapping) else values
         raise ConfigError(
-            f"{source}: {part}={value!r} must be a mapping of names to values. Rewrite it with `glyphfeed export`",
-            setting=part,
+            f"{source}: {setting}={value!r:.80}: {first['msg']}. Rewrite it with `glyphfeed export`",
+            setting=setting,
             value=value,
             path=path,
-        )
-    return dict(value)
+        ) from error
 
 
 def installed_versions() -> dict[str, str]:

@@ -286,7 +286,7 @@ def test_without_albumentations_bundled_stages_work_and_others_name_the_extra(
     from ocr.datasets import transforms
 
     with rejects(MissingExtraError, setting="albumentations", value="albumentations"):
-        _ = transforms.ConditionalNormalize
+        transforms.ConditionalNormalize()
     with pytest.raises(AttributeError, match="Nonsense"):
         _ = transforms.Nonsense
 

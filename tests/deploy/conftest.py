@@ -1,4 +1,4 @@
-"""One tiny detector per session, trained by nobody: its maps are noise with an edge to follow."""
+"""One tiny detector per session, untrained: its maps are noise with an edge to follow."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from ocr.deploy.export import formats
+from ocr.deploy import formats
 from ocr.deploy.graph import exportable
 from ocr.deploy.model_file import ModelInfo
 from ocr.models.detector import TextDetector
@@ -58,7 +58,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def onnx_file(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The detector as `ocr export` writes it for ONNX Runtime, but without a proof."""
+    """The detector as `ocr export` writes it for ONNX Runtime, but without a check."""
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
     detector, settings = load_detector(checkpoint)

@@ -1,4 +1,4 @@
-"""stream: many pages in their order, bad ones told or skipped."""
+"""stream: many pages in their order, bad ones raised or skipped."""
 
 from dataclasses import replace
 
@@ -9,8 +9,8 @@ from PIL import Image
 from rejection import rejects
 
 from ocr import Detector
-from ocr.deploy.inputs import pages_below
-from ocr.deploy.pdf import render_pdf_page
+from ocr.deploy.documents import render_pdf_page
+from ocr.deploy.inputs import pages_of
 from ocr.deploy.stream import PageStream
 from ocr.errors import ConfigError, ImageError
 
@@ -56,8 +56,8 @@ def test_a_folder_and_a_glob_are_streamed_in_the_order_of_names(detector, folder
 
 
 def test_pages_of_other_shapes_keep_their_place_and_do_not_wait_for_the_end(detector, page, monkeypatch):
-    letterbox = replace(detector.views.letterbox, shape="page")
-    monkeypatch.setattr(detector, "views", replace(detector.views, letterbox=letterbox))
+    letterbox = replace(detector.preparation.letterbox, shape="page")
+    monkeypatch.setattr(detector, "preparation", replace(detector.preparation, letterbox=letterbox))
     drawn = []
 
     def sources():
@@ -100,7 +100,7 @@ def test_an_image_that_pillow_has_not_read_yet_may_come_twice_or_be_damaged(dete
     assert list(stream.skipped) == [str(tmp_path / "b.png")]
 
 
-def test_a_stream_that_is_broken_off_ends_its_threads(detector, folder):
+def test_a_stream_that_is_closed_ends_its_threads(detector, folder):
     import threading
 
     stream = detector.stream(folder, batch_size=1)
@@ -163,18 +163,18 @@ class TestPDF:
 
 
 @pytest.mark.parametrize("tile", ["auto", 64])
-def test_whoever_watches_sees_every_page_whole_with_its_map_before_it_is_given_out(checkpoint, folder, tile):
+def test_a_watcher_sees_every_page_whole_with_its_map_before_it_is_given_out(checkpoint, folder, tile):
     detector = Detector.load(checkpoint, tile=tile)
     seen = {}
 
     def watch(page, sample, prob_map):
         seen[page.name] = (sample.shape, sample.image.shape[:2], prob_map)
 
-    stream = PageStream(detector, pages_below(folder), batch_size=2, watch=watch)
+    stream = PageStream(detector, pages_of(folder), batch_size=2, watch=watch)
     for found in stream:
         shape, sides, prob_map = seen[found.name]
         assert shape == (found.width, found.height)
         assert sides == prob_map.shape
-        alone = detector.maps_of_views([detector.prepare_views(found.source)])[0]
+        alone = detector.maps(detector.prepare(found.source).image[None])[0]
         assert np.allclose(prob_map, alone, atol=1e-4)
     assert len(seen) == 5

@@ -8,7 +8,7 @@ import pytest
 import torch
 from rejection import rejects
 
-from ocr.deploy.export import formats, tensorrt_build
+from ocr.deploy import formats
 from ocr.deploy.graph import exportable
 from ocr.deploy.model_file import ModelInfo
 from ocr.deploy.runtimes import open_model, tensorrt_runtime
@@ -32,9 +32,9 @@ def test_a_file_that_is_no_engine_is_refused_by_name(content):
 
 
 def test_an_engine_takes_pages_from_64_pixels_to_twice_the_size_of_training():
-    sizes = tensorrt_build.page_sizes(700)
+    sizes = formats.page_sizes(700)
     assert sizes == [(1, 64, 64, 3), (1, 704, 704, 3), (8, 1408, 1408, 3)]
-    assert set(tensorrt_build.FLAGS) == set(formats.PRECISIONS["tensorrt"])
+    assert set(formats.FLAGS) == set(formats.PRECISIONS["tensorrt"])
 
 
 def test_a_missing_library_names_its_extra_and_a_missing_gpu_the_formats_that_do_without(tmp_path, monkeypatch):
@@ -47,8 +47,8 @@ def test_a_missing_library_names_its_extra_and_a_missing_gpu_the_formats_that_do
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with rejects(ConfigError, path=path):
         open_model(path)
-    with rejects(ConfigError, setting="format", value="tensorrt"):
-        tensorrt_build.build_engine(b"", "fp32", 640)
+    with rejects(ConfigError, setting="--to", value="tensorrt"):
+        formats.build_engine(b"", "fp32", 640)
 
 
 @pytest.mark.gpu

@@ -36,4 +36,4 @@ def test_a_checkpoint_says_that_it_needs_torch_and_how_to_do_without(checkpoint)
     done = run("from ocr import Detector; Detector.load(sys.argv[1])", checkpoint)
     assert done.returncode == 1
     assert f"ConfigError: {checkpoint} runs with torch, which is not installed." in done.stderr
-    assert "format=onnx" in done.stderr
+    assert "--to onnx" in done.stderr

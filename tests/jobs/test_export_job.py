@@ -35,26 +35,26 @@ def test_a_dataset_proves_an_export_that_needs_no_other_setting(
     words = [detector_file, "--data", synthetic, "--out", out, "--limit", 2]
     run(monkeypatch, *words, "--to", "torchscript", "--force", "--threads", 1)
     assert "torchscript fp32" in capsys.readouterr().out
-    proof = open_model(out).info.proof
+    proof = open_model(out).info.check
     assert (proof["pages"], proof["threads"]) == (2, 1)
     assert json.dumps(proof["hmean"])
 
 
 def test_a_folder_that_cannot_be_made_is_named(synthetic, detector_file, monkeypatch):
     words = [detector_file, "--data", synthetic, "--limit", 1, "--to", "torchscript"]
-    with refuses(OutputError, setting="out", path=detector_file / "exported"):
+    with refuses(OutputError, setting="--out", path=detector_file / "exported"):
         run(monkeypatch, *words, "--out", f"{detector_file}/exported")
 
 
 @pytest.mark.parametrize(
     ("words", "setting", "value", "path"),
     [
-        ([], "images", None, None),
+        ([], "--data", None, None),
         (["--pages", "nowhere"], "image_path", None, "nowhere"),
         (["--labels", "labels.json"], "--pages", None, "labels.json"),
         (["--limit", "0"], "--limit", 0, None),
-        (["--to", "onx"], "format", "onx", None),
-        (["--out", "2024"], "images", None, None),
+        (["--to", "onx"], "--to", "onx", None),
+        (["--out", "2024"], "--data", None, None),
     ],
 )
 def test_a_setting_that_cannot_work_is_named_before_the_model_is_read(words, setting, value, path, monkeypatch):

@@ -100,9 +100,9 @@ def test_predictions_list_each_page_once_and_no_cell_is_a_formula(data, trained,
 
 def test_the_doctor_and_shards_end_with_a_report(data, tmp_path):
     out = tmp_path / "shards[/z]"
-    looked = CliRunner().invoke(app, ["doctor", str(data), "--html", str(tmp_path / "[/a].html")])
+    looked = CliRunner().invoke(app, ["doctor", str(data), "--html", str(tmp_path / "[bold].html")])
     assert looked.exit_code == 1, looked.output
-    assert "[/a].html" in looked.output.replace("\n", "")
+    assert "[bold].html" in looked.output.replace("\n", "")
     assert "loop" not in looked.stdout
     converted = CliRunner().invoke(app, ["shards", str(data), str(out), "--on-bad-sample", "skip"])
     assert converted.exit_code == 0, converted.output

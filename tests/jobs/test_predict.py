@@ -151,13 +151,13 @@ class TestResuming:
     def seen(self, monkeypatch):
         """Names of the pages that are decoded."""
         names = []
-        prepare = Detector.prepare_views
+        original = Detector.prepare
 
-        def prepare_views(self, page):
+        def prepare(self, page):
             names.append(Path(page.name).name)
-            return prepare(self, page)
+            return original(self, page)
 
-        monkeypatch.setattr(Detector, "prepare_views", prepare_views)
+        monkeypatch.setattr(Detector, "prepare", prepare)
         return names
 
     def test_pages_that_are_there_are_not_done_again_unless_their_file_changed(self, run, pages, seen, capsys):

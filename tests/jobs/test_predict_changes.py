@@ -66,7 +66,7 @@ def test_pages_that_a_pdf_has_no_more_are_not_in_the_outputs(run, pages):
 
 
 def test_a_file_that_changes_while_it_is_read_is_done_again(run, pages, monkeypatch):
-    prepare = Detector.prepare_views
+    prepare = Detector.prepare
     done = []
 
     def changed_meanwhile(self, page):
@@ -77,7 +77,7 @@ def test_a_file_that_changes_while_it_is_read_is_done_again(run, pages, monkeypa
             os.utime(page.name, ns=(1, 1))
         return views
 
-    monkeypatch.setattr(Detector, "prepare_views", changed_meanwhile)
+    monkeypatch.setattr(Detector, "prepare", changed_meanwhile)
     run("--readers", "1")
     run("--readers", "1")
     run("--readers", "1")

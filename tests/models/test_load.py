@@ -64,10 +64,6 @@ def test_an_unknown_key_is_ignored_and_a_newer_format_is_refused(settings):
         DetectorSettings.from_dict(newer | {"format": FORMAT + 1}, "x.ckpt", "x.ckpt")
 
 
-def test_a_file_without_the_shape_of_its_pages_has_square_ones():
-    assert DetectorSettings.from_dict({"format": 1, "letterbox": {"size": 96}}).letterbox["shape"] == "square"
-
-
 @pytest.mark.parametrize(
     ("values", "setting", "value"),
     [
@@ -144,23 +140,22 @@ def test_loading_a_detector_needs_neither_lightning_nor_hydra():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
-def test_writing_settings_changes_nothing_else_and_keeps_the_original_if_asked(tmp_path, detector, settings):
-    path = checkpoint(
-        tmp_path / "x.ckpt", detector, epoch=3, optimizer_states=[{"state": {0: {"step": torch.ones(2)}}, "lr": 0.1}]
-    )
+def test_writing_settings_writes_another_file_and_changes_nothing_else(tmp_path, detector, settings):
+    path, target = tmp_path / "x.ckpt", tmp_path / "x.tuned.ckpt"
+    checkpoint(path, detector, epoch=3, optimizer_states=[{"state": {0: {"step": torch.ones(2)}}, "lr": 0.1}])
     before = path.read_bytes()
-    write_settings(path, settings, tmp_path / "x.original.ckpt")
-    assert (tmp_path / "x.original.ckpt").read_bytes() == before
-    old, new = (torch.load(tmp_path / name, weights_only=True) for name in ("x.original.ckpt", "x.ckpt"))
+    write_settings(path, settings, target)
+    assert path.read_bytes() == before
+    old, new = (torch.load(file, weights_only=True) for file in (path, target))
     assert new.pop(CHECKPOINT_KEY) == settings.to_dict()
     assert_same(new, old)
     save_detector(tmp_path / "x.safetensors", detector, settings)
     weights = read_detector(tmp_path / "x.safetensors").weights
-    write_settings(tmp_path / "x.safetensors", replace(settings, boxes={"thresh": 0.1}))
-    stored = read_detector(tmp_path / "x.safetensors")
-    assert stored.settings.boxes == {"thresh": 0.1}
+    write_settings(tmp_path / "x.safetensors", replace(settings, boxes={"thresh": 0.1}), tmp_path / "y.safetensors")
+    stored = read_detector(tmp_path / "y.safetensors")
+    assert stored.settings.boxes["thresh"] == 0.1
     assert_same(stored.weights, weights)
-    assert {file.name for file in tmp_path.iterdir()} == {"x.ckpt", "x.original.ckpt", "x.safetensors"}
+    assert {file.name for file in tmp_path.iterdir()} == {"x.ckpt", "x.tuned.ckpt", "x.safetensors", "y.safetensors"}
 
 
 BAD_CHECKPOINTS = {

@@ -205,11 +205,11 @@ def test_a_page_that_cannot_be_read_stops_the_run_or_is_listed(dataset_folder, c
 
 def test_a_failed_write_leaves_neither_file_nor_trace(tmp_path):
     class Unwritable:
-        def __getitem__(self, _):
+        def __reduce__(self):
             raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
-        write_maps(tmp_path / "a.npz", {"prob_map": Unwritable()}, "f")
+        write_maps(tmp_path / "a.npz", {"prob_map": np.full((2, 2), Unwritable())}, "f")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -42,6 +42,7 @@ def test_a_logger_that_is_not_installed_names_its_extra(synthetic, tmp_path, mon
         run(synthetic, tmp_path, f"logger={name}")
 
 
+@pytest.mark.slow
 def test_mlflow_writes_into_the_folder_of_the_run(synthetic, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -56,6 +57,7 @@ def test_mlflow_writes_into_the_folder_of_the_run(synthetic, tmp_path, monkeypat
     assert (tmp_path / "csv/version_0/metrics.csv").is_file()
 
 
+@pytest.mark.slow
 def test_weights_and_biases_works_offline(synthetic, tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")

@@ -46,7 +46,7 @@ def every_format(folder: Path) -> Path:
     """The same detector in every format."""
     import torch
 
-    from ocr.deploy.export import formats
+    from ocr.deploy import formats
     from ocr.deploy.graph import exportable
     from ocr.deploy.runtimes.tensorrt_runtime import pack
 
@@ -57,7 +57,6 @@ def every_format(folder: Path) -> Path:
     graph = exportable(detector, Normalize())
     onnx = formats.onnx_model(graph)
     formats.torchscript_saver(graph)(folder, ModelInfo(settings, "torchscript"))
-    formats.torch_export_saver(graph)(folder, ModelInfo(settings, "torch_export"))
     formats.onnx_saver(onnx)(folder, ModelInfo(settings, "onnx"))
     formats.openvino_saver(onnx, "fp32")(folder, ModelInfo(settings, "openvino"))
     (folder / NAMES["tensorrt"]).write_bytes(pack(ModelInfo(settings, "tensorrt"), b"an engine"))

@@ -253,7 +253,7 @@ def parse_model(path: Path) -> None:
 
 def parse_settings(path: Path) -> None:
     """Everything that a Detector makes of the settings of a file."""
-    export = json.dumps({"format": "onnx", "precision": "fp32", "proof": {}, "versions": {}})
+    export = json.dumps({"format": "onnx", "precision": "fp32", "check": {}, "versions": {}})
     metadata = {"glyphfeed": path.read_bytes().decode(errors="replace"), "glyphfeed.export": export}
     Detector(Model(lambda pages: pages, ModelInfo.from_metadata(metadata, "a.onnx")))  # type: ignore[arg-type,return-value]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -14,12 +14,11 @@ from ocr.deploy.model_file import ModelInfo, find_model, format_of
 from ocr.errors import ConfigError
 
 MIN_SIDE = 64
-"""Smallest height and width of a page: torch.export makes a side of one pixel at stride 32 a case of its own."""
+"""Smallest height and width of a page: the exporter makes a side of one pixel at stride 32 a special case."""
 # Loaded when a model of the kind is opened; each has `open_model(path, device, threads)`.
 _HOMES = {
     "torch": "ocr.deploy.runtimes.torch_runtime",
     "torchscript": "ocr.deploy.runtimes.torch_runtime",
-    "torch_export": "ocr.deploy.runtimes.torch_runtime",
     "onnx": "ocr.deploy.runtimes.onnx_runtime",
     "openvino": "ocr.deploy.runtimes.openvino_runtime",
     "tensorrt": "ocr.deploy.runtimes.tensorrt_runtime",
@@ -39,10 +38,23 @@ class Model:
 
     runtime: Runtime
     info: ModelInfo
+    file: Path | None = None
+    """None: it was made from a detector in memory."""
+    threads: int | None = None
+
+    def on(self, device: str) -> Model:
+        """The same model on another device."""
+        if self.file is None:
+            raise ConfigError(
+                f"device={device}: only a model that was loaded from a file can be moved",
+                setting="device",
+                value=device,
+            )
+        return open_model(self.file, device, self.threads)
 
 
 def open_model(path: str | Path, device: str = "auto", threads: int | None = None) -> Model:
-    """Open a checkpoint, a file that `ocr export` wrote, or the folder of it.
+    """Open a checkpoint, a file that `glyphfeed export` wrote, or the folder of it.
 
     `threads` limits the cores that the model uses; None: the default of the library, all of them.
     """
@@ -53,12 +65,13 @@ def open_model(path: str | Path, device: str = "auto", threads: int | None = Non
         if error.name != "torch":
             raise
         raise ConfigError(
-            f"{file} runs with torch, which is not installed. Export it where torch is: ocr export "
-            f"checkpoint_path={file.name} format=onnx out=exported",
+            f"{file} runs with torch, which is not installed. Export it where torch is: "
+            f"glyphfeed export {file.name} --to onnx",
             path=file,
         ) from error
-    model: Model = home.open_model(file, device, threads)
-    _try_out(model, file)
+    model: Model = replace(home.open_model(file, device, threads), file=file, threads=threads)
+    if model.info.format != "torch":
+        _try_out(model, file)
     return model
 
 
@@ -72,7 +85,7 @@ def _try_out(model: Model, file: Path) -> None:
         raise ConfigError(f"{file} opens, but does not run ({reason}). Export it again", path=file) from error
     if found != page.shape[:3]:
         raise ConfigError(
-            f"{file} makes a map of {found} of a page of {page.shape[1:]}: it is no detector of ours",
+            f"{file} makes a map of {found} of a page of {page.shape[1:]}: GlyphFeed did not write it",
             value=found,
             path=file,
         )

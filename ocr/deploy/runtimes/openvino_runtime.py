@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def start(network: Any, precision: str = "fp32", device: str = "auto", threads: 
     library = require("openvino", "Running an OpenVINO model")
     core = library.Core()
     name = "CPU" if device in ("auto", "cpu") else device.upper()
-    if name.partition(".")[0] not in core.available_devices:
+    if not is_listed(name, core.available_devices):
         raise ConfigError(
             f"device={device}: OpenVINO finds {', '.join(core.available_devices)} here. Set device to one of them",
             setting="device",
@@ -65,11 +66,22 @@ def start(network: Any, precision: str = "fp32", device: str = "auto", threads: 
         )
     options: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
     if name == "CPU":
-        # By itself it computes in bfloat16 wherever the processor can, which is another precision than was proven.
+        # By itself it computes in bfloat16 wherever the processor can, which is another precision than was checked.
         options["INFERENCE_PRECISION_HINT"] = "bf16" if precision == "bf16" else "f32"
         if threads is not None:
             options["INFERENCE_NUM_THREADS"] = threads
     return OpenvinoRuntime(core.compile_model(network, name, options))
+
+
+def is_listed(name: str, devices: Sequence[str]) -> bool:
+    """Whether a device is there: of several GPUs OpenVINO lists GPU.0 and GPU.1, and a plain GPU is the first.
+
+    >>> is_listed("GPU.1", ["CPU", "GPU.0", "GPU.1"]), is_listed("GPU", ["CPU", "GPU.0", "GPU.1"])
+    (True, True)
+    >>> is_listed("GPU.0", ["CPU", "GPU"]), is_listed("GPU.2", ["CPU", "GPU.0", "GPU.1"]), is_listed("NPU", ["CPU"])
+    (True, False, False)
+    """
+    return name in {*devices, *(listed.partition(".")[0] for listed in devices)} or name.partition(".")[0] in devices
 
 
 def write_metadata(network: Any, info: ModelInfo) -> None:

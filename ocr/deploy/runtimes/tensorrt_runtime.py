@@ -58,7 +58,7 @@ def open_model(path: Path, device: str, threads: int | None) -> Model:
     require("tensorrt", f"Running {path}")
     if not torch.cuda.is_available():
         raise ConfigError(
-            f"{path} needs an NVIDIA GPU, and torch finds none. Export format=onnx or format=openvino", path=path
+            f"{path} needs an NVIDIA GPU, and torch finds none. Export --to onnx or --to openvino", path=path
         )
     return Model(TensorrtRuntime(engine, torch.device("cuda" if device == "auto" else device), str(path)), info)
 
@@ -70,7 +70,7 @@ def pack(info: ModelInfo, engine: bytes) -> bytes:
 
 
 def unpack(content: bytes, source: str) -> tuple[ModelInfo, bytes]:
-    """Metadata and engine of a file; raises ConfigError if it is none of ours."""
+    """Metadata and engine of a file; raises ConfigError if GlyphFeed did not write it."""
     try:
         (length,) = struct.unpack_from("<I", content)
         metadata = json.loads(content[4 : 4 + min(length, MAX_METADATA)])
@@ -79,7 +79,7 @@ def unpack(content: bytes, source: str) -> tuple[ModelInfo, bytes]:
             raise ValueError("no metadata")
     except (struct.error, ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{source} is not an engine that `ocr export format=tensorrt` wrote ({error}). Export it again",
+            f"{source} is not an engine that `glyphfeed export --to tensorrt` wrote ({error}). Export it again",
             path=source,
         ) from error
     return ModelInfo.from_metadata(metadata, source), engine

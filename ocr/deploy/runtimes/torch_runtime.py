@@ -1,4 +1,4 @@
-"""torch: checkpoints as they are, TorchScript and torch.export programs."""
+"""torch: checkpoints as they are, and TorchScript."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ocr.deploy.graph import DetectorGraph
 from ocr.deploy.model_file import EXPORT_KEY, ModelInfo, check_settings, format_of
 from ocr.deploy.runtimes import Model
-from ocr.deploy.runtimes.pt2_archive import load_program
 from ocr.errors import ConfigError
 from ocr.models.detector import TextDetector
 from ocr.models.load import load_detector
@@ -38,23 +37,19 @@ def open_model(path: Path, device: str, threads: int | None) -> Model:
     where = _device(device)
     if threads is not None:
         torch.set_num_threads(threads)
-    kind = format_of(path)
-    if kind == "torch":
+    if format_of(path) == "torch":
         detector, settings = load_detector(path, "model")
         check_settings(settings, str(path))
         return wrap_detector(detector, settings, where)
     metadata = dict.fromkeys((METADATA_KEY, EXPORT_KEY), "")
     try:
-        if kind == "torchscript":
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "`torch.jit.load` is deprecated")
-                script = torch.jit.load(str(path), map_location=where, _extra_files=metadata)  # type: ignore[no-untyped-call]
-        else:
-            script = load_program(path, metadata).module().to(where)
-    except Exception as error:  # Damaged bytes end in any error of the readers.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "`torch.jit.load` is deprecated")
+            script = torch.jit.load(str(path), map_location=where, _extra_files=metadata)  # type: ignore[no-untyped-call]
+    except Exception as error:  # Damaged bytes end in any error of the reader.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
-            f"{path} is not a model that `ocr export format={kind}` wrote ({reason})", path=path
+            f"{path} is not a model that `glyphfeed export --to torchscript` wrote ({reason})", path=path
         ) from error
     given = {key: _text(value) for key, value in metadata.items() if value}
     return Model(TorchRuntime(script, where), ModelInfo.from_metadata(given, str(path)))
@@ -82,5 +77,5 @@ def _device(name: str) -> torch.device:
 
 
 def _text(value: str | bytes) -> str:
-    # What is damaged is refused as JSON then.
+    # Damaged text is then rejected as JSON.
     return value.decode(errors="replace") if isinstance(value, bytes) else value

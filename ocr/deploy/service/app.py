@@ -4,18 +4,17 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict
+from functools import partial
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ocr import __version__
 from ocr.deploy.detector import Detector
-from ocr.deploy.service.finder import Finder
-from ocr.deploy.service.limits import Limits, Refusal
+from ocr.deploy.service.limits import ClientGoneError, Limits, Refusal, read_body, unless_gone
 from ocr.deploy.service.metrics import Metrics
-from ocr.deploy.service.requests import ClientGoneError, read_body, unless_gone
 from ocr.deploy.service.schema import BODY, RESPONSES
+from ocr.deploy.service.worker import DetectionWorker
 from ocr.optional import require
 from ocr.report.page import render
 
@@ -23,8 +22,10 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.requests import Request
 
+DETECT = "/detect"
+PART_BYTES = 1 << 16
 HEADERS = {
-    # The page holds its own style and script, and talks to nobody but this service.
+    # The page holds its own style and script, and connects to this service alone.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -38,7 +39,7 @@ class Service:
 
     def __init__(self, detector: Detector, limits: Limits, batch_size: int, wait_seconds: float) -> None:
         self.detector, self.limits, self.metrics = detector, limits, Metrics()
-        self.finder = Finder(detector, limits, batch_size, wait_seconds, self.metrics.batches.observe)
+        self.worker = DetectionWorker(detector, limits, batch_size, wait_seconds, self.metrics.batches.observe)
         self._at_work = 0
         self.metrics.at_work.set_function(lambda: self._at_work)
 
@@ -46,9 +47,8 @@ class Service:
         """The boxes of an upload; None if the client is gone. Raises Refusal."""
         started = monotonic()
         try:
-            with self._admitted():
-                body = await read_body(request, self.limits)
-                pages = await unless_gone(request, self.finder.find(body, box_thresh, pictures), self.limits)
+            body = await read_body(request, self.limits)
+            pages = await unless_gone(request, self.worker.find(body, box_thresh, pictures), self.limits)
         except ClientGoneError:
             self.metrics.gone.inc()
             return None
@@ -61,9 +61,10 @@ class Service:
         return {"box_thresh": box_thresh, "pages": pages}
 
     @contextmanager
-    def _admitted(self) -> Iterator[None]:
+    def admitted(self) -> Iterator[None]:
         """One of the requests at work; only the thread of the event loop comes here."""
         if self._at_work >= self.limits.requests:
+            self.metrics.requests.labels(429).inc()
             raise self.limits.too_many_requests()
         self._at_work += 1
         try:
@@ -72,12 +73,41 @@ class Service:
             self._at_work -= 1
 
 
+class Admission:
+    """ASGI middleware: a request to find text counts from its first byte until its answer is sent."""
+
+    def __init__(self, app: Any, service: Service) -> None:
+        self.app, self.service = app, service
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        from fastapi.responses import JSONResponse
+
+        if scope["type"] != "http" or scope["path"] != DETECT:
+            await self.app(scope, receive, send)
+            return
+        try:
+            with self.service.admitted():
+                await self.app(scope, receive, partial(_send_in_parts, send))
+        except Refusal as refusal:
+            await JSONResponse(refusal.to_dict(), refusal.status, refusal.headers)(scope, receive, send)
+
+
+async def _send_in_parts(send: Any, message: dict[str, Any]) -> None:
+    """Each part waits until the client has read the ones before: a body at once would be sent to memory."""
+    body = memoryview(message.get("body", b""))
+    for start in range(PART_BYTES, len(body) + PART_BYTES, PART_BYTES) if len(body) > PART_BYTES else ():
+        part = {**message, "body": bytes(body[start - PART_BYTES : start])}
+        await send(part | {"more_body": message.get("more_body", False) or start < len(body)})
+    if len(body) <= PART_BYTES:
+        await send(message)
+
+
 def build_app(
     detector: Detector, limits: Limits | None = None, batch_size: int = 4, wait_seconds: float = 0.005
 ) -> "FastAPI":
     """The service of a detector, for any ASGI server."""
-    for module in ("fastapi", "pypdfium2"):
-        require(module, "ocr serve")
+    for module in ("fastapi", "pypdfium2", "python_multipart"):
+        require(module, "glyphfeed serve")
     from fastapi import FastAPI
 
     service = Service(detector, limits or Limits(), batch_size, wait_seconds)
@@ -85,16 +115,17 @@ def build_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        service.finder.close()
+        service.worker.close()
 
     app = FastAPI(
         title="GlyphFeed",
         version=__version__,
         description="Finds text on pages. Nothing is stored.",
-        docs_url=None,  # These pages load their scripts from elsewhere; ours shows the same.
+        docs_url=None,  # These pages load their scripts from other hosts; the web page shows the same.
         redoc_url=None,
         lifespan=lifespan,
     )
+    app.add_middleware(Admission, service=service)
     _answer_errors(app)
     _add_detect(app, service)
     _add_the_rest(app, service)
@@ -109,7 +140,7 @@ def _add_detect(app: "FastAPI", service: Service) -> None:
     back = Query(description="Send each page back as a JPEG, too.")
     default = service.detector.boxes.box_thresh
 
-    @app.post("/detect", summary="Find text", responses=RESPONSES, openapi_extra={"requestBody": BODY})
+    @app.post(DETECT, summary="Find text", responses=RESPONSES, openapi_extra={"requestBody": BODY})
     async def detect(
         request: Request, box_thresh: Annotated[float, least] = default, pictures: Annotated[bool, back] = False
     ) -> Response:
@@ -120,7 +151,7 @@ def _add_detect(app: "FastAPI", service: Service) -> None:
 def _add_the_rest(app: "FastAPI", service: Service) -> None:
     from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-    finder, metrics = service.finder, service.metrics
+    worker, metrics = service.worker, service.metrics
     page = render("service.html", title="GlyphFeed: find text", heading="Find text")
 
     @app.get("/info", summary="The model and the limits")
@@ -130,12 +161,12 @@ def _add_the_rest(app: "FastAPI", service: Service) -> None:
             "version": __version__,
             "model": model,
             "box_thresh": service.detector.boxes.box_thresh,
-            "limits": asdict(service.limits),
+            "limits": service.limits.model_dump(),
         }
 
     @app.get("/health", summary="Whether the model is running", responses={503: {"description": "It is not."}})
     async def health() -> JSONResponse:
-        alive = finder.model.is_alive
+        alive = worker.model.is_alive
         return JSONResponse({"status": "ok" if alive else "the model has ended"}, 200 if alive else 503)
 
     @app.get("/metrics", summary="Counters in the text format of Prometheus", response_class=Response)
@@ -148,7 +179,7 @@ def _add_the_rest(app: "FastAPI", service: Service) -> None:
 
 
 def _answer_errors(app: "FastAPI") -> None:
-    """Every error is {"error": {"code", "message"}}, also those of the framework."""
+    """Every error is {"error": {"code", "message"}}, including the errors of the framework."""
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
     from starlette.exceptions import HTTPException

@@ -5,19 +5,23 @@ from __future__ import annotations
 import signal
 import socket
 from ipaddress import ip_address
-from typing import Annotated
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ocr.checks import POSITIVE, Range
 from ocr.errors import ConfigError
 from ocr.models.packaged import BUNDLED, named_detector
 
+if TYPE_CHECKING:
+    from ocr.deploy.service.limits import Limits
+
+Polygons = Literal["quad", "curved"]
 EXAMPLES = (
     "glyphfeed serve exported/model.onnx",
     "glyphfeed serve best.ckpt --port 0 --threads 2",
     "glyphfeed serve exported --host 0.0.0.0 --max-pages 5 --max-requests 64",
-    "curl --data-binary @scan.jpg http://127.0.0.1:8000/detect",
+    "curl -F file=@scan.jpg http://127.0.0.1:8000/detect",
 )
 
 
@@ -37,38 +41,52 @@ def serve(
     max_pages: Annotated[int, typer.Option(min=1, help="Most pages of a PDF or TIFF; else 422.")] = 20,
     max_seconds: Annotated[float, typer.Option(help="For the upload (else 408), then for the answer (else 504).")] = 30,
     max_requests: Annotated[int, typer.Option(min=1, help="Most requests at once; else 429.")] = 16,
+    max_connections: Annotated[int, typer.Option(min=1, help="Most connections at once; others are closed.")] = 256,
+    polygons: Annotated[
+        Polygons | None, typer.Option(help="quad or curved; default: quad if the detector was trained on them.")
+    ] = None,
 ) -> None:
     """Find text over HTTP, and in a browser.
 
     POST an image or a PDF to /detect, or open the address. Nothing is stored.
 
-    There is no password: whoever reaches the address can use it.
+    There is no password: everyone who reaches the address can use it.
     """
-    from ocr.deploy.service.limits import Limits
-
-    _check("--max-megabytes", max_megabytes, POSITIVE)
-    _check("--max-megapixels", max_megapixels, POSITIVE)
-    _check("--max-seconds", max_seconds, POSITIVE)
-    _check("--wait-ms", wait_ms, Range(0))
-    limits = Limits(
-        bytes=max(1, round(max_megabytes * 1e6)),
-        pixels=max(1, round(max_megapixels * 1e6)),
-        pages=max_pages,
-        seconds=max_seconds,
-        requests=max_requests,
+    limits = _limits(
+        ("--max-megabytes", "bytes", max_megabytes, 10**6),
+        ("--max-megapixels", "pixels", max_megapixels, 10**6),
+        ("--max-pages", "pages", max_pages, 1),
+        ("--max-seconds", "seconds", max_seconds, None),
+        ("--max-requests", "requests", max_requests, 1),
+        ("--max-connections", "connections", max_connections, 1),
     )
+    if not 0 <= wait_ms < inf:
+        raise ConfigError(f"--wait-ms {wait_ms:g} must be a number >= 0", setting="--wait-ms", value=wait_ms)
     with listen(host, port) as listener:
         from ocr.deploy.detector import Detector
         from ocr.deploy.service.app import build_app
 
-        detector = Detector.load(named_detector(model), device=device, threads=threads, max_pixels=limits.pixels)
+        file = named_detector(model)
+        detector = Detector.load(file, device=device, threads=threads, max_pixels=limits.pixels, polygons=polygons)
         app = build_app(detector, limits, batch_size, wait_ms / 1000)
-        _run(app, listener, limits.seconds, f"{detector.info.format} {detector.info.precision}")
+        _run(app, listener, limits, f"{detector.info.format} {detector.info.precision}")
 
 
-def _check(option: str, value: float, allowed: Range) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{option} {value:g} must be {allowed}", setting=option, value=value)
+def _limits(*options: tuple[str, str, float, int | None]) -> Limits:
+    """Limits of options with their names, values and, for whole numbers, units; a bad one is named in a ConfigError."""
+    from pydantic import ValidationError
+
+    from ocr.deploy.service.limits import Limits
+
+    given = {
+        name: value if unit is None or not isfinite(value) else round(value * unit) for _, name, value, unit in options
+    }
+    try:
+        return Limits.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option, _, value, _ = next(item for item in options if item[1] == first["loc"][0])
+        raise ConfigError(f"{option} {value:g}: {first['msg']}. Set another", setting=option, value=value) from error
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -86,24 +104,18 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _run(app: object, listener: socket.socket, grace_seconds: float, kind: str) -> None:
+def _run(app: object, listener: socket.socket, limits: Limits, kind: str) -> None:
     """Serve until SIGINT or SIGTERM; requests at work are finished first."""
-    from ocr.optional import require
+    import uvicorn
 
-    uvicorn = require("uvicorn", "glyphfeed serve")
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=round(grace_seconds) + 1,
-    )
+    from ocr.deploy.service.connections import server_config
+
+    config = server_config(app, limits, log_level="warning", timeout_graceful_shutdown=round(limits.seconds) + 1)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     typer.echo(f"serving {kind} on http://{shown}:{port} (Ctrl-C ends it)")
     if not ip_address(host).is_loopback:
-        typer.secho("everybody who reaches this address can use it: there is no password", fg="yellow", err=True)
+        typer.secho("everyone who reaches this address can use it: there is no password", fg="yellow", err=True)
     # Uvicorn handles both while it runs, and raises them again when it has ended: that is the ordinary end here.
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     uvicorn.Server(config).run(sockets=[listener])

@@ -1,34 +1,43 @@
-"""What a request may ask for, and the answer to one that asks for more."""
+"""limits: what a request can ask for, its body within them, and the answer to one that asks for more."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from ocr.checks import POSITIVE, SIDE, check_numbers
+from pydantic import BaseModel, Field, PositiveInt
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(BaseModel, frozen=True, extra="forbid"):
     """Each limit has an answer of its own.
 
     >>> Limits(pages=5).too_many_pages().to_dict()["error"]["code"]
     'too_many_pages'
     """
 
-    bytes: int = 32_000_000
+    bytes: PositiveInt = 32_000_000
     """Of an upload."""
-    pixels: int = 50_000_000
+    pixels: PositiveInt = 50_000_000
     """Of an image; an A4 page at 600 dpi has 35 million. Pages of a PDF are rendered smaller instead."""
-    pages: int = 20
+    pages: PositiveInt = 20
     """Of a PDF or TIFF."""
-    seconds: float = 30.0
-    """For the upload, and once more for the answer."""
-    requests: int = 16
-    """At once: uploading, waiting and at work together."""
-
-    def __post_init__(self) -> None:
-        check_numbers(self, bytes=SIDE, pixels=SIDE, pages=SIDE, seconds=POSITIVE, requests=SIDE)
+    scans: PositiveInt = 100
+    """Of a JPEG, each of which is a pass over all pixels; ordinary progressive files have about 10."""
+    seconds: Seconds = 30.0
+    """For the upload, and again for finding the text, and again for sending the answer."""
+    header_seconds: Seconds = 10.0
+    """For the header of a request."""
+    requests: PositiveInt = 16
+    """At once: uploading, waiting, at work and being answered together."""
+    connections: PositiveInt = 256
+    """At once, with a request or without; others are closed. Each takes a file descriptor."""
 
     def too_many_bytes(self) -> Refusal:
         return Refusal(413, "too_many_bytes", f"An upload may have at most {self.bytes:,} bytes. Send a smaller file.")
@@ -36,6 +45,10 @@ class Limits:
     def too_many_pixels(self) -> Refusal:
         message = f"An image may have at most {self.pixels:,} pixels. Send a smaller one, or a part of it."
         return Refusal(422, "too_many_pixels", message)
+
+    def too_many_scans(self) -> Refusal:
+        message = f"A JPEG may have at most {self.scans} scans. Save it again, as baseline or with fewer."
+        return Refusal(422, "too_many_scans", message)
 
     def too_many_pages(self) -> Refusal:
         return Refusal(422, "too_many_pages", f"A file may have at most {self.pages} pages. Send it in parts.")
@@ -65,10 +78,10 @@ class Refusal(Exception):  # noqa: N818
         return {"error": {"code": self.code, "message": self.message}}
 
 
-def a_form() -> Refusal:
-    """For a body as web forms and `curl -F` send it."""
-    message = "The body must be the file itself, not a form: curl --data-binary @scan.jpg URL"
-    return Refusal(415, "form", message)
+def no_file() -> Refusal:
+    """For a form, as browsers and `curl -F` send it."""
+    message = "The form has no file. Send one: curl -F file=@scan.jpg URL, or the file itself as the body."
+    return Refusal(422, "no_file", message)
 
 
 def unknown_kind() -> Refusal:
@@ -84,3 +97,79 @@ def unreadable(kind: str) -> Refusal:
     """For an image or a PDF that cannot be decoded."""
     cause = "is damaged, or has a password" if kind == "PDF" else "is damaged, or smaller than 4 pixels"
     return Refusal(422, "unreadable", f"The {kind} cannot be read: it {cause}.")
+
+
+class ClientGoneError(Exception):
+    """The client has closed the connection before its answer."""
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """The upload, kept in memory; raises Refusal or ClientGoneError."""
+    from starlette.requests import ClientDisconnect
+
+    if int(request.headers.get("content-length", "0")) > limits.bytes:
+        raise limits.too_many_bytes()
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limits.bytes:
+                    raise limits.too_many_bytes()
+    except TimeoutError:
+        raise limits.upload_too_slow() from None
+    except ClientDisconnect:
+        raise ClientGoneError from None
+    # Other types do not matter: the content tells, and curl calls every body a form by default.
+    kind = request.headers.get("content-type", "")
+    file = file_of_form(bytes(body), kind) if kind.lower().startswith("multipart/") else bytes(body)
+    if not file:
+        raise empty_body()
+    return file
+
+
+def file_of_form(body: bytes, content_type: str) -> bytes:
+    """The content of the first file in a form; raises Refusal if there is none."""
+    from python_multipart.exceptions import MultipartParseError
+    from python_multipart.multipart import MultipartParser, parse_options_header
+
+    parts: list[tuple[bytearray, bytearray]] = []
+
+    def begin() -> None:
+        parts.append((bytearray(), bytearray()))
+
+    callbacks: Any = {
+        "on_part_begin": begin,
+        "on_header_field": lambda data, start, end: parts[-1][0].extend(data[start:end] + b":"),
+        "on_header_value": lambda data, start, end: parts[-1][0].extend(data[start:end]),
+        "on_header_end": lambda: parts[-1][0].extend(b"\n"),
+        "on_part_data": lambda data, start, end: parts[-1][1].extend(data[start:end]),
+    }
+    try:
+        parser = MultipartParser(parse_options_header(content_type)[1].get(b"boundary", b""), callbacks)
+        parser.write(body)
+        parser.finalize()
+    except MultipartParseError as error:
+        raise no_file() from error
+    for header, content in parts:
+        if b"filename=" in header.lower():
+            return bytes(content)
+    raise no_file()
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T], limits: Limits) -> T:
+    """The result of the work, which is cancelled if it takes too long or the client leaves. The body must be read."""
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_until_gone(request))
+    try:
+        await asyncio.wait({task, gone}, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGoneError if gone.done() else limits.answer_too_slow()
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

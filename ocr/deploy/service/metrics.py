@@ -14,7 +14,7 @@ class Metrics:
     """Counters of one service, and memory and CPU time of its process."""
 
     def __init__(self) -> None:
-        library = require("prometheus_client", "ocr serve")
+        library = require("prometheus_client", "glyphfeed serve")
         self._library: Any = library
         self._registry = library.CollectorRegistry()
         library.ProcessCollector(registry=self._registry)

@@ -101,11 +101,10 @@ def predict_page(detector: Detector, path: Path) -> PageInput:
     from ocr.inspect.page import PageInput
 
     source = next(pages_of(path))
-    views = detector.prepare_views(source)
-    prob_map = detector.maps_of_views([views])[0]
-    first = views[0]
+    sample = detector.prepare(source)
+    prob_map = detector.maps(sample.image[None])[0]
     nothing = Polygons.pack([])
-    return PageInput(path.name, first.image, prob_map, np.asarray(first.inverse_matrix), first.shape, nothing)
+    return PageInput(path.name, sample.image, prob_map, np.asarray(sample.inverse_matrix), sample.shape, nothing)
 
 
 def sound_words(split: Split, image: str) -> list[Word]:

@@ -36,6 +36,7 @@ def start_server() -> Iterator[Callable[..., Client]]:
     uvicorn = pytest.importorskip("uvicorn")
     from ocr.deploy.service.app import build_app
     from ocr.deploy.service.command import listen
+    from ocr.deploy.service.connections import server_config
 
     started = []
 
@@ -43,7 +44,7 @@ def start_server() -> Iterator[Callable[..., Client]]:
         allowed = Limits(**({"pixels": 1_000_000, "seconds": PATIENCE_SECONDS} | limits))
         app = build_app(detector, allowed, batch_size=2, wait_seconds=wait_seconds)
         listener = listen("127.0.0.1", 0)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
+        server = uvicorn.Server(server_config(app, allowed, log_level="critical"))
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         started.append((server, thread))

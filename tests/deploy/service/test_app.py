@@ -130,13 +130,36 @@ def test_a_pdf_with_too_many_pages_is_refused_and_a_locked_one_too(client, page)
     assert "at most 3 pages" in answer.json()["error"]["message"]
 
 
-def test_a_form_is_told_how_to_send_a_file(client, page):
-    body = b'--x\r\nContent-Disposition: form-data; name="file"\r\n\r\n' + encoded(page) + b"\r\n--x--\r\n"
-    answer = client.detect(body, **{"Content-Type": "multipart/form-data; boundary=x"})
-    assert (answer.status, answer.error) == (415, "form")
-    assert "--data-binary" in answer.json()["error"]["message"]
+def form(*parts: tuple[bytes, bytes]) -> bytes:
+    """A form as `curl -F` sends it: each part is the rest of its header, and its content."""
+    begin = b'--x\r\nContent-Disposition: form-data; name="file"'
+    return b"".join(begin + rest + b"\r\n\r\n" + content + b"\r\n" for rest, content in parts) + b"--x--\r\n"
+
+
+def test_a_file_in_a_form_is_found_text_in(client, detector, page):
+    file = b'; filename="scan.png"\r\nContent-Type: image/png', encoded(page)
+    for body in (form(file), form((b"", b"a field"), file)):
+        answer = client.detect(body, **{"Content-Type": "multipart/form-data; boundary=x"})
+        assert answer.status == 200, answer.body
+        assert_same_words(answer.json()["pages"][0], detector(page).to_dict())
     # What curl --data-binary calls its body.
     assert client.detect(encoded(page), **{"Content-Type": "application/x-www-form-urlencoded"}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "boundary", "code"),
+    [
+        (form((b"", b"a field")), "; boundary=x", "no_file"),
+        (form((b'; filename="empty.png"', b"")), "; boundary=x", "empty"),
+        (form((b'; filename="a.png"', b"text")), "; boundary=another", "no_file"),
+        (form((b'; filename="a.png"', b"text")), "", "no_file"),
+        (form((b'; filename="a.png"', b"text"))[:-8], "; boundary=x", "unknown_kind"),
+        (b"", "; boundary=x", "no_file"),
+    ],
+    ids=["no file", "an empty file", "another boundary", "no boundary", "cut off", "nothing"],
+)
+def test_a_form_without_a_file_is_refused(client, body, boundary, code):
+    assert client.detect(body, **{"Content-Type": f"multipart/form-data{boundary}"}).error == code
 
 
 @pytest.mark.parametrize("query", ["?box_thresh=2", "?box_thresh=x", "?pictures=perhaps", "?box_thresh=nan"])
@@ -157,7 +180,10 @@ def test_unknown_addresses_and_methods_have_the_same_form_of_answer(client):
 def test_health_info_and_the_openapi_document(client, detector):
     assert client.get("/health").json() == {"status": "ok"}
     info = client.get("/info").json()
-    assert info["limits"] == {"bytes": 2_000_000, "pixels": 1_000_000, "pages": 3, "seconds": 300, "requests": 16}
+    assert info["limits"] == {
+        **{"bytes": 2_000_000, "pixels": 1_000_000, "pages": 3, "scans": 100, "requests": 16, "connections": 256},
+        **{"seconds": 300, "header_seconds": 10},
+    }
     assert info["model"] == {"format": "torch", "precision": "fp32"}
     assert info["box_thresh"] == detector.boxes.box_thresh
     schema = client.get("/openapi.json").json()

@@ -8,7 +8,7 @@ import pytest
 from rejection import rejects
 from service_client import PATIENCE_SECONDS, eventually
 
-from ocr.deploy.service.micro_batches import MicroBatches
+from ocr.deploy.service.worker import MicroBatches
 from ocr.errors import ConfigError
 
 

@@ -63,6 +63,7 @@ class _Calibration:
         nodes = onnx.load(folder / "ready.onnx").graph.node
         *self.layers, self.last = [node.name for node in nodes if node.op_type == "Conv"]
         self.measured = pages[:MEASURED_PAGES]
+        self.ranges = folder / "ranges.json"
         self.expected = self._text(onnx_runtime.start(str(folder / "ready.onnx"), "cpu"))
 
     def candidates(self, tell: Callable[[str], None]) -> Generator[Quantized]:
@@ -92,7 +93,9 @@ class _Calibration:
         library.quantize_static(
             self.folder / "ready.onnx",
             file,
-            _reader(library, self.pages),
+            # The pages are run once; every candidate reads the ranges that were found then.
+            None if self.ranges.is_file() else _reader(library, self.pages),
+            calibration_cache_path=self.ranges,
             quant_format=library.QuantFormat.QDQ,
             activation_type=library.QuantType.QUInt8,
             weight_type=library.QuantType.QInt8,

@@ -1,4 +1,4 @@
-"""proof: what an exported model may differ by."""
+"""export_check: what an exported model may differ by."""
 
 from dataclasses import replace
 
@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 from ocr import Detector
-from ocr.deploy.export.proof import Proof, outline_distance, prove
-from ocr.deploy.inputs import pages_below
+from ocr.deploy.export_check import Check, Checker, outline_distance
+from ocr.deploy.inputs import pages_of
 from ocr.evaluation.boxes import Detections
 from ocr.geometry.polygons import Polygons
 
-SAME = Proof("fp32", 4, (90, 90), 0.0, 1.0, (0.9, 0.9), (20.0, 10.0))
+SAME = Check("fp32", 4, (90, 90), 0.0, 1.0, (0.9, 0.9), (20.0, 10.0))
 
 
 def test_equal_boxes_pass_in_every_precision():
     for precision in ("fp32", "fp16", "bf16", "int8"):
-        assert replace(SAME, precision=precision).faults == []
+        assert replace(SAME, precision=precision).failures == []
 
 
 @pytest.mark.parametrize(
-    ("precision", "changes", "fault"),
+    ("precision", "changes", "failure"),
     [
         ("fp32", {"outline_pixels": None, "boxes": (90, 91)}, "91 boxes instead of 90"),
         ("fp32", {"outline_pixels": 0.6}, "0.60 pixels off"),
@@ -32,9 +32,9 @@ def test_equal_boxes_pass_in_every_precision():
         ("fp16", {"hmean": None, "agreement": 0.97}, "agree to 0.970"),
     ],
 )
-def test_what_differs_by_more_than_its_limit_is_a_fault(precision, changes, fault):
-    (found,) = replace(SAME, precision=precision, **changes).faults
-    assert fault in found
+def test_what_differs_by_more_than_its_limit_is_a_failure(precision, changes, failure):
+    (found,) = replace(SAME, precision=precision, **changes).failures
+    assert failure in found
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_what_differs_by_more_than_its_limit_is_a_fault(precision, changes, faul
         ("int8", {"hmean": (0.9, 0.95)}),
     ],
 )
-def test_other_boxes_of_a_lower_precision_are_judged_by_the_h_mean_and_a_higher_one_is_no_fault(precision, changes):
-    assert replace(SAME, precision=precision, **changes).faults == []
+def test_other_boxes_of_a_lower_precision_are_judged_by_the_h_mean_and_a_higher_one_is_no_failure(precision, changes):
+    assert replace(SAME, precision=precision, **changes).failures == []
 
 
 def found(*lefts: float) -> Detections:
@@ -79,10 +79,10 @@ def test_corners_that_start_elsewhere_or_lie_on_a_straight_side_move_no_outline(
 
 def test_pages_without_labels_are_compared_with_the_boxes_of_the_checkpoint(checkpoint, folder):
     detector, fewer = Detector.load(checkpoint), Detector.load(checkpoint, boxes={"box_thresh": 0.55})
-    pages = list(pages_below(folder / "images"))
-    same, other = (prove(detector, exported, pages, "fp32") for exported in (detector, fewer))
-    assert (same.hmean, same.agreement, same.outline_pixels, same.faults) == (None, 1.0, 0.0, [])
+    pages = list(pages_of(folder / "images"))
+    same, other = (Checker(detector, pages).check(exported, "fp32") for exported in (detector, fewer))
+    assert (same.hmean, same.agreement, same.outline_pixels, same.failures) == (None, 1.0, 0.0, [])
     assert other.boxes[1] < other.boxes[0] == same.boxes[0]
     assert other.outline_pixels is None
     assert other.agreement < 1
-    assert len(other.faults) == 2
+    assert len(other.failures) == 2

@@ -1,9 +1,10 @@
-"""Pages of any size: whole as before, in windows where text would be lost, and in several scales."""
+"""Large pages: whole, or in windows where text would be lost."""
 
 import subprocess
 import sys
 import tracemalloc
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from PIL import Image
 from rejection import rejects
 
 from ocr import Detector
-from ocr.deploy.inputs import pages_of
 from ocr.deploy.runtimes import open_model
+from ocr.deploy.tiles import map_in_windows, window_shares, window_starts
 from ocr.errors import ConfigError
 from ocr.pipeline.decode import Decode
 
@@ -85,7 +86,7 @@ def test_small_text_of_a_large_page_is_found_in_windows_and_a_bar_is_one_box(bui
     assert all(max(shape[1:3]) <= SIZE for shape in detector.runtime.shapes)
 
 
-def test_a_large_page_with_large_text_is_done_as_before(build):
+def test_a_large_page_with_large_text_is_done_whole(build):
     page = striped(1000, 110, 100)
     whole, auto = build(tile=None)(page), build()(page)
     assert len(whole) == bars(1000, 110, 100)
@@ -163,39 +164,57 @@ def test_what_decoding_a_large_page_took_besides_its_pixels_is_given_back(tmp_pa
     assert float(done.stdout) < 1.5
 
 
-def test_maps_of_several_scales_are_averaged_on_the_grid_of_the_first(build):
-    for shape in ("page", "square"):
-        page = np.full((150, 90, 3), 255, dtype=np.uint8)
-        page[40:80, 20:70] = 0
-        detector = build(shape, scales=[1, 0.75, 1.5])
-        (source,) = pages_of(page)
-        views = detector.prepare_views(source)
-        assert [view.image.shape[0] for view in views] == [96, 96, 160]
-        averaged = detector.maps_of_views([views])[0]
-        assert averaged.shape == views[0].image.shape[:2]
-        (box,) = detector(page).polygons
-        (expected,) = build(shape)(page).polygons
-        assert np.allclose(np.sort(box, axis=0), np.sort(expected, axis=0), atol=4)
-        (streamed,) = detector.stream([page])
-        assert np.array_equal(streamed.polygons[0], box)
-    single = detector.maps(views[0].image[None])[0]
-    assert np.abs(averaged - single).max() > 0.1
-    assert np.abs(averaged - single).mean() < 0.02
-
-
-def test_scales_apply_to_windows_too(build):
-    detector = build(scales=[1, 1.5])
-    assert len(detector(striped(1000, 9, 16))) == bars(1000, 9, 16)
-    assert max(shape[1] for shape in detector.runtime.shapes) == 160
-
-
-@pytest.mark.parametrize(("setting", "value"), [("tile", "all"), ("tile", 10), ("scales", []), ("scales", [1, -2])])
-def test_a_tile_or_scale_that_cannot_work_is_named(build, setting, value):
-    with rejects(ConfigError, setting=setting, value=value):
-        build(**{setting: value})
+@pytest.mark.parametrize("tile", ["all", 10])
+def test_a_tile_that_cannot_work_is_named(build, tile):
+    with rejects(ConfigError, setting="tile", value=tile):
+        build(tile=tile)
 
 
 def test_windows_give_the_same_boxes_whatever_runs_below(checkpoint, onnx_file, page):
     one, other = (Detector.load(path, tile=64)(page) for path in (checkpoint, onnx_file))
     assert len(one) == len(other) > 1
     assert all(np.allclose(*pair, atol=0.5) for pair in zip(one.polygons, other.polygons, strict=True))
+
+
+@pytest.mark.parametrize(("length", "window"), [(64, 64), (96, 64), (128, 96), (320, 96), (4000, 960), (2016, 992)])
+def test_windows_cover_a_side_overlap_and_count_as_one(length, window):
+    length = -(-length // 32) * 32
+    starts = window_starts(length, window)
+    assert starts[0] == 0
+    assert starts[-1] == length - min(length, window)
+    assert all(start % 32 == 0 for start in starts)
+    assert all(0 < after - before <= window - window // 4 + 32 for before, after in pairwise(starts))
+    total = np.zeros(length)
+    for start, share in zip(starts, window_shares(starts, window, length), strict=True):
+        total[start : start + window] += share
+        assert (share > 0).all()
+    assert np.allclose(total, 1, atol=1e-6)
+
+
+def test_a_map_in_windows_is_that_of_the_whole_image_if_the_model_looks_at_single_pixels():
+    image = np.random.default_rng(0).integers(0, 256, (224, 416, 3), dtype=np.uint8)
+    seen = []
+
+    def find_maps(part: np.ndarray) -> np.ndarray:
+        seen.append(part.shape)
+        return part[..., 0].astype(np.float32) / 255
+
+    merged = map_in_windows(image, 96, find_maps)
+    assert merged.dtype == np.float32
+    assert np.allclose(merged, image[..., 0] / 255, atol=1e-6)
+    assert set(seen) == {(1, 96, 96, 3)}
+    assert map_in_windows(image, 224, find_maps).shape == (224, 416)
+    assert seen[-1] == (1, 224, 224, 3)
+
+
+def test_the_border_of_a_window_hardly_counts():
+    image = np.zeros((64, 160, 3), dtype=np.uint8)
+
+    def find_maps(part: np.ndarray) -> np.ndarray:
+        maps = np.ones(part.shape[:3], dtype=np.float32)
+        maps[:, :, -1] = 0  # What padding does to the last column of a window.
+        return maps
+
+    merged = map_in_windows(image, 96, find_maps)
+    assert merged[:, 95].min() > 0.95
+    assert merged[:, 159].max() == 0

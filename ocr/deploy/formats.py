@@ -1,4 +1,4 @@
-"""formats: a detector to ONNX, OpenVINO, TorchScript, torch.export and TensorRT."""
+"""formats: a detector to ONNX, OpenVINO, TorchScript and TensorRT."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 
-from ocr.deploy.export.tensorrt_build import build_engine
 from ocr.deploy.graph import INPUT, MULTIPLE, OUTPUT, DetectorGraph, export_program
 from ocr.deploy.model_file import NAMES, ModelInfo
-from ocr.deploy.runtimes import openvino_runtime, tensorrt_runtime
+from ocr.deploy.runtimes import MIN_SIDE, openvino_runtime, tensorrt_runtime
 from ocr.errors import ConfigError, near_names
 from ocr.optional import require
 
@@ -23,7 +22,6 @@ PRECISIONS = {
     "onnx": ("fp32", "fp16", "int8"),  # ONNX Runtime has no bfloat16 convolution on a CPU.
     "openvino": ("fp32", "fp16", "bf16", "int8"),
     "torchscript": ("fp32", "fp16", "bf16"),
-    "torch_export": ("fp32", "fp16", "bf16"),
     "tensorrt": ("fp32", "fp16", "bf16", "int8"),
 }
 """Which precisions each format has."""
@@ -34,6 +32,9 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "tensorrt": ("onnx", "onnxscript", "onnxruntime", "tensorrt"),
 }
 """Modules that writing each format takes; int8 is always ONNX Runtime's."""
+MAX_BATCH = 8
+FLAGS = {"fp32": (), "fp16": ("FP16",), "bf16": ("BF16",), "int8": ("INT8", "FP16")}
+"""Builder flags of TensorRT for each precision; the scales of int8 are in the quantised ONNX model."""
 
 Save = Callable[[Path, ModelInfo], None]
 """Writes a model into a folder, with its metadata."""
@@ -42,17 +43,15 @@ Save = Callable[[Path, ModelInfo], None]
 def check_format(format: str, precision: str) -> None:
     """Raise ConfigError, or name the extra that is missing, before anything is computed."""
     if format not in PRECISIONS:
-        raise ConfigError(
-            f"format={format}: {near_names(str(format), list(PRECISIONS))}", setting="format", value=format
-        )
+        raise ConfigError(f"--to {format}: {near_names(str(format), list(PRECISIONS))}", setting="--to", value=format)
     if precision not in PRECISIONS[format]:
         raise ConfigError(
-            f"precision={precision} is not available for format={format}, which has {', '.join(PRECISIONS[format])}",
-            setting="precision",
+            f"--precision {precision} is not available for --to {format}, which has {', '.join(PRECISIONS[format])}",
+            setting="--precision",
             value=precision,
         )
     for module in NEEDS.get(format, ()):
-        require(module, f"format={format}")
+        require(module, f"--to {format}")
 
 
 def onnx_model(graph: DetectorGraph) -> Any:
@@ -77,7 +76,7 @@ def _keep_padding(graph: Any) -> None:
     ONNX Runtime replaces zeros by the padding of MaxPool itself, which is minus infinity: the maps of hgnetv2 were off
     by up to 0.05 at the lower edge of a page.
     """
-    make_tensor = require("onnx", "format=onnx").helper.make_tensor
+    make_tensor = require("onnx", "--to onnx").helper.make_tensor
     types = {value.name: value.type.tensor_type.elem_type for value in graph.value_info}
     pooled = {node.input[0] for node in graph.node if node.op_type == "MaxPool"}
     for node in graph.node:
@@ -89,7 +88,7 @@ def _keep_padding(graph: Any) -> None:
 
 def onnx_saver(model: Any) -> Save:
     def save(folder: Path, info: ModelInfo) -> None:
-        library = require("onnx", "format=onnx")
+        library = require("onnx", "--to onnx")
         library.helper.set_model_props(model, info.to_metadata())
         library.save(model, folder / NAMES["onnx"])
 
@@ -98,7 +97,7 @@ def onnx_saver(model: Any) -> Save:
 
 def openvino_saver(model: Any, precision: str) -> Save:
     """From an ONNX model, quantised or not; half precision of the weights for fp16 and bf16."""
-    library = require("openvino", "format=openvino")
+    library = require("openvino", "--to openvino")
     network = library.Core().read_model(model.SerializeToString())
 
     def save(folder: Path, info: ModelInfo) -> None:
@@ -121,15 +120,6 @@ def torchscript_saver(graph: DetectorGraph) -> Save:
     return save
 
 
-def torch_export_saver(graph: DetectorGraph) -> Save:
-    program = export_program(graph)
-
-    def save(folder: Path, info: ModelInfo) -> None:
-        torch.export.save(program, folder / NAMES["torch_export"], extra_files=info.to_metadata())
-
-    return save
-
-
 def tensorrt_saver(model: Any, precision: str, page_size: int) -> Save:
     engine = build_engine(model.SerializeToString(), precision, page_size)
 
@@ -137,6 +127,53 @@ def tensorrt_saver(model: Any, precision: str, page_size: int) -> Save:
         (folder / NAMES["tensorrt"]).write_bytes(tensorrt_runtime.pack(info, engine))
 
     return save
+
+
+def page_sizes(page_size: int) -> list[tuple[int, int, int, int]]:
+    """Smallest, usual and largest input of an engine, (B, H, W, 3)."""
+    side = -(-page_size // MULTIPLE) * MULTIPLE
+    return [(1, MIN_SIDE, MIN_SIDE, 3), (1, side, side, 3), (MAX_BATCH, 2 * side, 2 * side, 3)]
+
+
+def build_engine(onnx_bytes: bytes, precision: str, page_size: int) -> bytes:
+    """The serialised engine; minutes of measuring on the GPU."""
+    library = require("tensorrt", "--to tensorrt")
+    if not torch.cuda.is_available():
+        raise ConfigError(
+            "--to tensorrt builds an engine for the GPU of this machine, and torch finds none. Export where it "
+            "will run, or --to onnx",
+            setting="--to",
+            value="tensorrt",
+        )
+    builder = library.Builder(library.Logger(library.Logger.ERROR))
+    network = _parsed(library, builder, onnx_bytes)
+    config = builder.create_builder_config()
+    for flag in FLAGS[precision]:
+        config.set_flag(getattr(library.BuilderFlag, flag))
+    profile = builder.create_optimization_profile()
+    profile.set_shape(INPUT, *page_sizes(page_size))
+    config.add_optimization_profile(profile)
+    engine = builder.build_serialized_network(network, config)
+    if engine is None:
+        raise ConfigError(
+            f"--to tensorrt: no engine could be built for --precision {precision}. Try --precision fp32",
+            setting="--precision",
+            value=precision,
+        )
+    return bytes(engine)
+
+
+def _parsed(library: Any, builder: Any, onnx_bytes: bytes) -> Any:
+    network = builder.create_network(0)
+    parser = library.OnnxParser(network, library.Logger(library.Logger.ERROR))
+    if not parser.parse(onnx_bytes):
+        errors = "; ".join(str(parser.get_error(index)) for index in range(parser.num_errors))
+        raise ConfigError(
+            f"--to tensorrt: TensorRT {library.__version__} cannot parse the model ({errors})",
+            setting="--to",
+            value="tensorrt",
+        )
+    return network
 
 
 @contextmanager

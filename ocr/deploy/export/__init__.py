@@ -1,1 +1,0 @@
-"""`ocr export`: a checkpoint as a file for another runtime, proven before it is written."""
