@@ -29,12 +29,9 @@ from ocr.loader.order import EpochBatches
 from ocr.models.packaged import PACKAGED
 from ocr.pipeline.decode import Decode
 from ocr.pipeline.device import Normalize
-from ocr.pipeline.folder_split import FolderSplit
-from ocr.pipeline.kept_table import KeptTable, state_of
-from ocr.pipeline.page_rows import Entry, PageRows
+from ocr.pipeline.page_index import Entry, FolderSplit, KeptTable, PageRows, file_signature, state_of
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.signature import file_signature
 from ocr.pipeline.source import FolderSource
 from ocr.row_table import RowTableWriter
 from ocr.shards.index import RAW, SampleRowsWriter, ShardIndex, StoredSample

@@ -26,8 +26,7 @@ from benchmarks.reference import (
 from ocr.evaluation import CLEvalMetric, HmeanIoU
 from ocr.evaluation.boxes import BoxesFromMap
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.decode import decode_pixels
-from ocr.pipeline.image_header import read_header
+from ocr.pipeline.decode import decode_pixels, read_header
 from ocr.pipeline.targets import Targets
 from ocr.tools.synth import encode_page, render_page
 

@@ -24,8 +24,7 @@ from benchmarks.loaders import BATCH, SIZE, WORKERS, epoch_seconds, pages
 from ocr.datasets import OCRWebDataset
 from ocr.loader import Loader
 from ocr.pipeline.batch import Item, collate, to_item
-from ocr.pipeline.dense import DensePage
-from ocr.pipeline.metadata import from_json, read_claimed_size, read_polygons
+from ocr.pipeline.dense import DensePage, from_json, read_claimed_size, read_polygons
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import Targets
 from ocr.shards.index import PAGE, image_extension

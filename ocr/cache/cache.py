@@ -12,12 +12,13 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from ocr.cache.store import PREFIX_BYTES, Store, cache_root, checked, open_store, unchecked
+from ocr.cache.store import MAX_REMEMBERED, PREFIX_BYTES, Store, cache_root, checked, open_store, unchecked
 from ocr.pipeline.dense import codec_version
-from ocr.pipeline.fingerprint import content_digest, digest, stages_digest
-from ocr.pipeline.signature import PACKED_BYTES, UNKNOWN, Signature
+from ocr.pipeline.fingerprint import digest, stages_digest
+from ocr.pipeline.page_index import PACKED_BYTES, UNKNOWN, Signature, content_digest
+from ocr.pipeline.path import Kept
 from ocr.units import parse_bytes
 
 log = logging.getLogger(__name__)
@@ -26,16 +27,6 @@ FORMAT = "pages 1"
 RECHECKED = 3
 """Hits of a run that are made again and compared: a stage can depend on something that no digest shows."""
 MAX_LOCATIONS = 8
-
-
-class Kept(NamedTuple):
-    """What a cache has under a key."""
-
-    value: bytes | memoryview | None
-    outcome: str
-    """ "hit", "miss", or "invalid" if the bytes were damaged."""
-    recheck: bool = False
-    """Whether to make the page again and compare."""
 
 
 class Cache:
@@ -59,6 +50,8 @@ class Cache:
         self._about = {"unit": unit, "stages": " -> ".join(map(repr, stages))}
         self._location, self._is_described = location, False
         self._to_recheck = recheck
+        self._files: dict[str, bytes] = {}
+        """Signature and content of files, as far as this process was asked for them."""
         self._lock = threading.Lock()
 
     @property
@@ -73,8 +66,14 @@ class Cache:
 
     def content_of(self, path: str, signature: Signature) -> bytes | None:
         """The digest of a file's content, if the file has the signature that it had when it was read."""
-        known = self.store.get("files", _path_key(path))
-        return known[PACKED_BYTES:] if known and known[:PACKED_BYTES] == signature.packed else None
+        known, packed = self._files.get(path), signature.packed
+        if known is None or not known.startswith(packed):
+            known = self.store.get("files", _path_key(path))
+            if known is None or not known.startswith(packed):
+                return None
+            if len(self._files) < MAX_REMEMBERED:
+                self._files[path] = known
+        return known[PACKED_BYTES:]
 
     def remember(self, path: str, signature: Signature, content: bytes) -> None:
         """Note the content of a file, unless its signature does not prove it."""
@@ -124,7 +123,7 @@ class Cache:
         self.store.put("about", self.prefix, json.dumps(self._about | {"data": locations}).encode())
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
+        return {name: {} if name == "_files" else value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _lock=threading.Lock())

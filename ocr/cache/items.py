@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ocr.cache.cache import Cache
 from ocr.errors import ConfigError, DataError
-from ocr.pipeline.fingerprint import content_digest, digest
-from ocr.pipeline.signature import file_signature
+from ocr.pipeline.fingerprint import digest
+from ocr.pipeline.page_index import content_digest, file_signature
 
 Key = str | int | os.PathLike[str] | tuple[str | int | os.PathLike[str], ...]
 NO_FILE = b""

@@ -40,6 +40,8 @@ SUSPEND_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 """For the writer: another process that is stopped while it writes keeps the others from writing."""
 MIN_MAP_BYTES = 1 << 26
+MAX_REMEMBERED = 100_000
+"""Keys and files that a process remembers, of which the files need not be asked again."""
 OWN_DAYS = 7
 """Values of the stages at work stay so long: a set larger than its budget would replace itself page by page."""
 SPARE_SHARE = 0.05
@@ -95,17 +97,23 @@ class Store:
         self._readonly = readonly
         self._inode = 0
         self._budget: Budget | None = None
+        self._used: dict[bytes, bytes] = {}
+        """The day that was noted for values, so that it is not looked up with each."""
         self._open()
         Finalize(self, Store.flush, args=(self,), exitpriority=10)  # In worker processes, too.
 
     def get(self, table: str, key: bytes) -> bytes | None:
         """The value of a key; of a page, noting the day."""
-        found = seen = None
+        found, today = None, _today()
+        noted: bytes | None = today
         with self._transaction() as transaction:
             if transaction is not None:
                 found = transaction.get(TABLES[table] + key)
-                seen = transaction.get(TABLES["used"] + key) if table == "pages" else None
-        if table == "pages" and found is not None and seen != (today := _today()):
+                if table == "pages" and found is not None and self._used.get(key) != today:
+                    noted = transaction.get(TABLES["used"] + key)
+                    if len(self._used) < MAX_REMEMBERED:
+                        self._used[key] = today
+        if noted != today:
             self.put("used", key, today)
         return found
 
@@ -302,7 +310,8 @@ class Store:
     def _transaction(self, write: bool = False, buffers: bool = False) -> Iterator[lmdb.Transaction[Any] | None]:
         """A transaction; None if there is no store. Errors of the files end in a warning."""
         with self._change:
-            self._change.wait_for(lambda: not self._is_suspended)
+            while self._is_suspended:
+                self._change.wait()
             env = self._env
             self._active += 1
         try:

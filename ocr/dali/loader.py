@@ -12,10 +12,9 @@ import torch
 from ocr.dali.graph import OCRPipeline, RefusedError
 from ocr.dali.requests import Request
 from ocr.errors import ConfigError
-from ocr.loader.buffers import PageBatches
+from ocr.loader.buffers import Collate, Finish, PageBatches, Pending
 from ocr.loader.loader import Loader, accepts_maps
 from ocr.loader.shapes import ShapeBatches
-from ocr.loader.workers import Collate, Finish, Pending
 from ocr.pipeline.batch import Item, listed
 from ocr.pipeline.sample import Array, rounded_up
 

@@ -79,6 +79,10 @@ class PageDataset(Dataset[Item | None]):
         stored = maps_folder is not None and maps_folder.is_dir() and not transform.moves_geometry
         decode = _decode_stage(image_loading_config or {}, transform.needed_side)
         is_kept = (cache == "auto" or preload) and not source.is_ready
+        self.cache = (
+            Cache((decode, *transform.fixed), cache_folder, cache_max_bytes, source.location) if is_kept else None
+        )
+        """The pages at the cut; None if nothing is kept."""
         self.path = PagePath(
             source,
             decode,
@@ -87,7 +91,7 @@ class PageDataset(Dataset[Item | None]):
             StoredTargets(targets or Targets(), maps_folder) if stored else targets or Targets(),  # type: ignore[arg-type]
             transform.host_normalization,
             seed,
-            Cache((decode, *transform.fixed), cache_folder, cache_max_bytes, source.location) if is_kept else None,
+            self.cache,
             Ledger(source.names, list(source.skipped)),
             on_bad_sample,
             transform.normalization,
@@ -114,11 +118,6 @@ class PageDataset(Dataset[Item | None]):
     def targets(self) -> Targets:
         """How maps are drawn."""
         return self.path.drawn
-
-    @property
-    def cache(self) -> Cache | None:
-        """The pages at the cut; None if nothing is kept."""
-        return self.path.cache
 
     @property
     def ledger(self) -> Ledger:

@@ -21,8 +21,7 @@ from ocr.deploy.documents import PDF_MAGIC, begin_with, count_pdf_pages, render_
 from ocr.errors import ConfigError, ImageError
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.malloc import return_freed_memory
-from ocr.pipeline.decode import Decode, pillow_pixels
-from ocr.pipeline.image_header import DAMAGE, check_pixel_count, image_format
+from ocr.pipeline.decode import DAMAGE, Decode, check_pixel_count, image_format, pillow_pixels
 from ocr.pipeline.image_listing import ImageListing
 from ocr.pipeline.sample import NO_POLYGONS, Sample
 

@@ -1,23 +1,29 @@
-"""buffers: batches whose samples are written straight into their slots; a buffer is reused when no tensor uses it."""
+"""buffers: batches in the making, whose samples are written straight into their slots, or are items to collate.
+
+A buffer is reused when no tensor uses it.
+"""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from ocr.errors import ConfigError
-from ocr.loader.workers import BatchMaker, Finish, Pending
-from ocr.pipeline.batch import Batch, Item, Padding, Slot, listed, lists, stacked
+from ocr.pipeline.batch import Batch, Item, Padding, Slot, in_shape, listed, lists, stacked
 from ocr.pipeline.normalize import Normalize
 from ocr.pipeline.path import PagePath
 from ocr.pipeline.sample import Array, Sample, rounded_up
 from ocr.pipeline.targets import MAPS, StoredTargets, Targets, unit_axis
 
+Collate = Callable[[list[Item | None]], Batch | None]
+Finish = Callable[[Batch], Batch]
+"""Applied to every batch in the thread that made it: brings it to the device."""
 MAX_KEPT = 8
 """Buffers that are kept for reuse; more are in flight only if the user holds batches for longer."""
 
@@ -126,6 +132,81 @@ class BufferPool:
 def _pinned_array(shape: tuple[int, ...], dtype: Any) -> Array:
     kind = torch.from_numpy(np.empty(0, dtype)).dtype
     return torch.empty(shape, dtype=kind, pin_memory=True).numpy()
+
+
+class Pending:
+    """One batch in the making."""
+
+    def __init__(self, indices: Sequence[int], epoch: int) -> None:
+        self.indices, self.epoch = indices, epoch
+        self.shape: tuple[int, int] | None = getattr(indices, "shape", None)
+        """The (height, width) of the batch, if pages keep their own shape."""
+        self.items: list[Item | None] = [None] * len(indices)
+        self.buffer: BatchBuffer | None = None
+        self.outgrown = False
+        """Whether a page turned out to be larger than the batch."""
+        self.left = len(indices)
+        self.batch: Batch | None = None
+        self.error: BaseException | None = None
+        self.done = False
+
+    def fail(self, error: BaseException) -> None:
+        """Note the first error."""
+        self.error = self.error or error
+
+
+class BatchMaker(ABC):
+    """Makes the batches of one dataset, one sample per call, in any threads."""
+
+    def __init__(self, finish: Finish | None) -> None:
+        self.finish = finish
+        self.lock = threading.Lock()
+
+    def make(self, pending: Pending, position: int) -> bool:
+        """Make one sample of the batch; with the last of them make the batch and return true."""
+        self.make_sample(pending, position)
+        with self.lock:
+            pending.left -= 1
+            if pending.left:
+                return False
+        self.assemble(pending)
+        if self.finish is not None and pending.batch is not None:
+            pending.batch = self.finish(pending.batch)
+        return True
+
+    @abstractmethod
+    def name(self, index: int) -> str:
+        """The file name of a sample, "" if unknown."""
+
+    @abstractmethod
+    def make_sample(self, pending: Pending, position: int) -> None:
+        """Make one sample of a batch."""
+
+    @abstractmethod
+    def assemble(self, pending: Pending) -> None:
+        """Every sample is made: make the batch of them."""
+
+
+class ItemBatches(BatchMaker):
+    """Makes batches of any dataset from its items, with a collate function."""
+
+    def __init__(self, dataset: Any, collate_fn: Collate, finish: Finish | None) -> None:
+        super().__init__(finish)
+        self.dataset, self.collate = dataset, collate_fn
+        self._has_pages = hasattr(dataset, "item") and hasattr(dataset, "path")
+
+    def name(self, index: int) -> str:
+        return str(self.dataset.name(index)) if self._has_pages else ""
+
+    def make_sample(self, pending: Pending, position: int) -> None:
+        index = pending.indices[position]
+        if self._has_pages:
+            pending.items[position] = in_shape(self.dataset.item(index, pending.epoch), pending.shape)
+        else:
+            pending.items[position] = self.dataset[index]
+
+    def assemble(self, pending: Pending) -> None:
+        pending.batch = self.collate(pending.items)
 
 
 class PageBatches(BatchMaker):

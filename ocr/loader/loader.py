@@ -13,11 +13,11 @@ import torch
 from ocr.checks import check_choice, check_integer
 from ocr.errors import ConfigError
 from ocr.geometry.kernels.warm_up import warm_up
-from ocr.loader.buffers import PageBatches
+from ocr.loader.buffers import BatchMaker, Collate, Finish, ItemBatches, PageBatches, Pending
 from ocr.loader.order import EpochBatches, OrderSettings, Pass, rank_and_world_size
 from ocr.loader.processes import ProcessEngine
 from ocr.loader.shapes import MAX_SHAPES, ShapeBatches, ShapeSettings
-from ocr.loader.workers import BatchMaker, Collate, Finish, ItemBatches, Pending, WorkerPool
+from ocr.loader.workers import WorkerPool
 from ocr.pipeline.batch import Batch, Item, collate, same_maps
 from ocr.pipeline.device import Arrival
 from ocr.pipeline.path import PagePath, path_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from ocr.loader.workers import Collate, Finish
+from ocr.loader.buffers import Collate, Finish
 from ocr.pipeline.batch import Batch, Item, in_shape
 from ocr.pipeline.path import path_of
 

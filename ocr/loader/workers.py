@@ -8,97 +8,15 @@ import logging
 import threading
 import time
 import weakref
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
 
-from ocr.pipeline.batch import Batch, Item, in_shape
-
-if TYPE_CHECKING:
-    from ocr.loader.buffers import BatchBuffer
+from ocr.loader.buffers import BatchMaker, Pending
+from ocr.pipeline.batch import Batch
 
 log = logging.getLogger(__name__)
 JOIN_SECONDS = 10.0
-Collate = Callable[[list[Item | None]], Batch | None]
-Finish = Callable[[Batch], Batch]
-"""Applied to every batch in the thread that made it: brings it to the device."""
-
-
-class Pending:
-    """One batch in the making."""
-
-    def __init__(self, indices: Sequence[int], epoch: int) -> None:
-        self.indices, self.epoch = indices, epoch
-        self.shape: tuple[int, int] | None = getattr(indices, "shape", None)
-        """The (height, width) of the batch, if pages keep their own shape."""
-        self.items: list[Item | None] = [None] * len(indices)
-        self.buffer: BatchBuffer | None = None
-        self.outgrown = False
-        """Whether a page turned out to be larger than the batch."""
-        self.left = len(indices)
-        self.batch: Batch | None = None
-        self.error: BaseException | None = None
-        self.done = False
-
-    def fail(self, error: BaseException) -> None:
-        """Note the first error."""
-        self.error = self.error or error
-
-
-class BatchMaker(ABC):
-    """Makes the batches of one dataset, one sample per call, in any threads."""
-
-    def __init__(self, finish: Finish | None) -> None:
-        self.finish = finish
-        self.lock = threading.Lock()
-
-    def make(self, pending: Pending, position: int) -> bool:
-        """Make one sample of the batch; with the last of them make the batch and return true."""
-        self.make_sample(pending, position)
-        with self.lock:
-            pending.left -= 1
-            if pending.left:
-                return False
-        self.assemble(pending)
-        if self.finish is not None and pending.batch is not None:
-            pending.batch = self.finish(pending.batch)
-        return True
-
-    @abstractmethod
-    def name(self, index: int) -> str:
-        """The file name of a sample, "" if unknown."""
-
-    @abstractmethod
-    def make_sample(self, pending: Pending, position: int) -> None:
-        """Make one sample of a batch."""
-
-    @abstractmethod
-    def assemble(self, pending: Pending) -> None:
-        """Every sample is made: make the batch of them."""
-
-
-class ItemBatches(BatchMaker):
-    """Makes batches of any dataset from its items, with a collate function."""
-
-    def __init__(self, dataset: Any, collate_fn: Collate, finish: Finish | None) -> None:
-        super().__init__(finish)
-        self.dataset, self.collate = dataset, collate_fn
-        self._has_pages = hasattr(dataset, "item") and hasattr(dataset, "path")
-
-    def name(self, index: int) -> str:
-        return str(self.dataset.name(index)) if self._has_pages else ""
-
-    def make_sample(self, pending: Pending, position: int) -> None:
-        index = pending.indices[position]
-        if self._has_pages:
-            pending.items[position] = in_shape(self.dataset.item(index, pending.epoch), pending.shape)
-        else:
-            pending.items[position] = self.dataset[index]
-
-    def assemble(self, pending: Pending) -> None:
-        pending.batch = self.collate(pending.items)
 
 
 class Schedule:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from ocr.pipeline.sample import Array, Maps, Sample, rounded_up
 from ocr.pipeline.targets import MAPS, StoredTargets, Targets
 from ocr.pipeline.timing import timed
 
+T = TypeVar("T")
 Item = dict[str, Any]
 Batch = dict[str, Any]
 
@@ -76,12 +77,13 @@ class Slot:
         """
         inner = self.inside(*sample.size)
         if sample.lazy is not None:
-            with _contiguous(inner.image) as (out,):
-                sample.lazy.write(out, normalize)
+            _fill(partial(sample.lazy.write, normalize=normalize), inner.image)
         elif sample.image.size:
             inner.write_page(sample.image, normalize)
-        with timed("targets"), _contiguous(*inner.maps.values()) as arrays:
-            source = targets.write(sample, dict(zip(inner.maps, arrays, strict=True)))
+        with timed("targets"):
+            source = _fill(
+                lambda *arrays: targets.write(sample, dict(zip(inner.maps, arrays, strict=True))), *inner.maps.values()
+            )
         return replace(sample, maps=inner.maps, map_source=source)
 
     def inside(self, width: int, height: int) -> Slot:
@@ -100,20 +102,19 @@ class Slot:
         if self.image.dtype == np.uint8:
             np.copyto(self.image, image_hwc)
         elif image_hwc.dtype == np.uint8 and normalize is not None:
-            with _contiguous(self.image) as (out,):
-                normalize.on_host(image_hwc, out)
+            _fill(partial(normalize.on_host, image_hwc), self.image)
         else:
             np.copyto(self.image, image_hwc.transpose(2, 0, 1))
 
 
-@contextmanager
-def _contiguous(*arrays: Array) -> Iterator[list[Array]]:
-    """What to write instead of arrays that have gaps, which compiled kernels do not take; it is copied at the end."""
+def _fill(write: Callable[..., T], *arrays: Array) -> T:
+    """Write arrays; those that have gaps, which compiled kernels do not take, are copied from others in the end."""
     written = [array if array.flags.c_contiguous else np.empty(array.shape, array.dtype) for array in arrays]
-    yield written
+    returned = write(*written)
     for array, source in zip(arrays, written, strict=True):
         if source is not array:
             np.copyto(array, source)
+    return returned
 
 
 def to_item(

@@ -31,7 +31,6 @@ from types import CodeType, FunctionType, GetSetDescriptorType, MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
-import xxhash
 
 from ocr.errors import ConfigError
 from ocr.pipeline.sample import Sample
@@ -74,11 +73,6 @@ def feed(hashed: hashlib.blake2b, part: bytes | str) -> None:
     # File names need not be UTF-8.
     data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
     hashed.update(len(data).to_bytes(8, "little") + data)
-
-
-def content_digest(data: bytes) -> bytes:
-    """Digest of a file's content, computed at the speed of memory."""
-    return xxhash.xxh3_128_digest(data)
 
 
 def stages_digest(stages: tuple[object, ...]) -> str:

@@ -8,8 +8,8 @@ from typing import overload
 
 from ocr.errors import ConfigError
 from ocr.pipeline.fingerprint import digest
+from ocr.pipeline.page_index import SourceState
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.signature import SourceState
 from ocr.pipeline.source import FolderSource, Source
 
 

@@ -12,26 +12,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ocr.errors import DataError, GlyphFeedError, StageError
 from ocr.pipeline.batch import Padding
 from ocr.pipeline.decode import Decode
-from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.dense import pack_page, unpack_page
 from ocr.pipeline.ledger import Ledger
-from ocr.pipeline.metadata import pack_page, unpack_page
 from ocr.pipeline.normalize import Normalize
+from ocr.pipeline.page_index import Signature, content_digest
 from ocr.pipeline.prefix import FixedPart, Letterbox
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.source import Source, page_sizes
 from ocr.pipeline.stage import FixedStage, Sizes, Stage, sample_generator
 from ocr.pipeline.targets import StoredTargets, Targets, drawing
 from ocr.pipeline.timing import timed
-
-if TYPE_CHECKING:
-    from ocr.cache.cache import Cache
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +37,35 @@ class Place(Protocol):
     """Where a sample is written: a `Slot`, or a place in a batch that takes its slot from the first sample."""
 
     def write(self, sample: Sample, normalize: Normalize | None, targets: Targets | StoredTargets) -> Sample: ...
+
+
+class Kept(NamedTuple):
+    """What a cache has of a page."""
+
+    value: bytes | memoryview | None
+    outcome: str
+    """ "hit", "miss", or "invalid" if the bytes were damaged."""
+    recheck: bool = False
+    """Whether to make the page again and compare."""
+
+
+class PageCache(Protocol):
+    """What keeps pages at the cut, found by what they were made of: `ocr.cache.cache.Cache`."""
+
+    def content_of(self, path: str, signature: Signature) -> bytes | None:
+        """The digest of a file's content, if the file has the signature that it had when it was read."""
+
+    def remember(self, path: str, signature: Signature, content: bytes) -> None:
+        """Note the content of a file, unless its signature does not prove it."""
+
+    def get(self, content: bytes, annotation: bytes) -> Kept:
+        """What was made of this content and annotation."""
+
+    def put(self, content: bytes, annotation: bytes, value: bytes) -> None:
+        """Keep what was made of this content and annotation."""
+
+    def distrust(self, name: str) -> None:
+        """The stages now make something else of a page: forget all that they made."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +80,7 @@ class PagePath:
     normalize: Normalize | None
     """Applied while the slot is written; None: images stay uint8 until the device."""
     seed: int
-    cache: Cache | None
+    cache: PageCache | None
     ledger: Ledger
     on_bad_sample: str = "raise"
     normalization: Normalize | None = None

@@ -20,14 +20,11 @@ from ocr.errors import ConfigError, DataError, GlyphFeedError, ImageError
 from ocr.formats.lines import list_faults
 from ocr.formats.names import IMAGE_EXTENSIONS
 from ocr.geometry.polygons import Polygons
+from ocr.pipeline.decode import size_in_header
 from ocr.pipeline.fingerprint import digest
-from ocr.pipeline.folder_split import FolderSplit
-from ocr.pipeline.image_header import size_in_header
 from ocr.pipeline.image_listing import ImageListing
-from ocr.pipeline.kept_table import KeptTable, state_of
-from ocr.pipeline.page_rows import PageRows
+from ocr.pipeline.page_index import FolderSplit, KeptTable, PageRows, Signature, SourceState, file_signature, state_of
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.signature import Signature, SourceState, file_signature
 from ocr.pipeline.stage import Sizes
 from ocr.system import usable_cores
 

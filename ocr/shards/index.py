@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from ocr.errors import DataError
 from ocr.formats.json_stream import JsonStream
 from ocr.geometry.orientation import upright_size
+from ocr.pipeline.dense import read_claimed_size, read_polygons
 from ocr.pipeline.fingerprint import digest, feed
-from ocr.pipeline.metadata import read_claimed_size, read_polygons
 from ocr.pipeline.source import annotation_digest
 from ocr.row_table import RowSequence, RowTable, RowTableWriter
 

@@ -20,15 +20,12 @@ from rich.progress import track
 
 from ocr.errors import AnnotationError, ConfigError, DataError, ImageError
 from ocr.formats.npy_header import read_npy_header
-from ocr.pipeline import metadata
-from ocr.pipeline.decode import Decode
-from ocr.pipeline.dense import DensePage
-from ocr.pipeline.fingerprint import content_digest, stages_digest
-from ocr.pipeline.image_header import check_pixel_count, size_in_header
-from ocr.pipeline.kept_table import KeptTable
+from ocr.pipeline.decode import Decode, check_pixel_count, size_in_header
+from ocr.pipeline.dense import DensePage, fields_digest, from_json, read_claimed_size, read_polygons
+from ocr.pipeline.fingerprint import stages_digest
+from ocr.pipeline.page_index import KeptTable, Signature, SourceState, content_digest, file_signature
 from ocr.pipeline.prefix import FixedPart
 from ocr.pipeline.sample import NO_POLYGONS, Sample
-from ocr.pipeline.signature import Signature, SourceState, file_signature
 from ocr.pipeline.source import Source, annotation_digest
 from ocr.row_table import RowTable
 from ocr.shards.index import (
@@ -121,7 +118,7 @@ class ShardSource(Source):
             problem = f"{self._where(stored, extension)}: not the bytes that were stored. Fetch the shard again"
             raise ImageError(problem, path=entry.path)
         document, where = self._json(stored), self._where(stored, "json")
-        claimed, polygons = metadata.read_claimed_size(document, where), metadata.read_polygons(document, where)
+        claimed, polygons = read_claimed_size(document, where), read_polygons(document, where)
         annotated = document.get("annotated") is not False
         if annotation_digest(stored.filename, polygons, claimed, annotated).hex() != stored.annotation:
             raise AnnotationError(f"{where}: not the annotation that was stored. Fetch it again", path=entry.path)
@@ -133,7 +130,7 @@ class ShardSource(Source):
             known = self._fields.get(entry.index)
             if known is None:
                 document = self._json(stored)
-                known = metadata.from_json(document), str(document["digest"])
+                known = from_json(document), str(document["digest"])
             fields, page = known[0], _array(data)
             if known[1] != ready_digest(fields, page):
                 raise DataError(f"{where}: not what was stored. Fetch or convert it again", path=entry.path)
@@ -206,7 +203,7 @@ def ready_stages(fixed_part: FixedPart) -> str:
 
 def ready_digest(fields: dict[str, Any], page: NDArray[np.uint8]) -> str:
     """Digest of a ready sample: the fields of its JSON, and its dense page."""
-    return content_digest(page.tobytes() + metadata.fields_digest(fields).encode()).hex()
+    return content_digest(page.tobytes() + fields_digest(fields).encode()).hex()
 
 
 def _array(data: bytes) -> NDArray[np.uint8]:

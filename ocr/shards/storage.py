@@ -23,7 +23,7 @@ from ocr.atomic import partial_prefix, replacing
 from ocr.errors import ConfigError, DataError, GlyphFeedError
 from ocr.optional import require
 from ocr.pipeline.image_listing import hash_of
-from ocr.pipeline.signature import Signature, file_signature
+from ocr.pipeline.page_index import Signature, file_signature
 
 if TYPE_CHECKING:
     from ocr.shards.index import Shard

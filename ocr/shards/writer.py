@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from ocr.errors import ConfigError, DataError, GlyphFeedError, StageError
 from ocr.geometry.orientation import upright_size
-from ocr.pipeline import metadata
-from ocr.pipeline.decode import Decode
-from ocr.pipeline.dense import DensePage
+from ocr.pipeline.decode import Decode, read_header
+from ocr.pipeline.dense import DensePage, from_json, source_to_json, to_json
 from ocr.pipeline.fingerprint import code_digest, digest
-from ocr.pipeline.image_header import read_header
 from ocr.pipeline.prefix import FixedPart
 from ocr.pipeline.sample import Sample
 from ocr.shards.index import BLOCK, IMAGES, MAX_MEMBER_BYTES, PAGE, RAW, READY, Members
@@ -75,7 +73,7 @@ class Recipe:
     def _raw(self, raw: Sample) -> StoredPage:
         header = read_header(raw.encoded, raw.path, self.fixed_part.decode.max_pixels)
         known = replace(raw, raw_size=header.raw_size, orientation=header.orientation)
-        members = {image_extension(raw.filename): raw.encoded, "json": _dump(metadata.source_to_json(known))}
+        members = {image_extension(raw.filename): raw.encoded, "json": _dump(source_to_json(known))}
         return StoredPage(members, upright_size(header.orientation, *header.raw_size))
 
     def _ready(self, raw: Sample) -> StoredPage:
@@ -88,8 +86,8 @@ class Recipe:
                 value=page.image.dtype,
                 path=raw.filename,
             )
-        document, dense = metadata.to_json(page), DensePage.pack(page.image).data
-        document["digest"] = ready_digest(metadata.from_json(document), dense)
+        document, dense = to_json(page), DensePage.pack(page.image).data
+        document["digest"] = ready_digest(from_json(document), dense)
         return StoredPage({PAGE: _npy(dense), "json": _dump(document)}, page.shape)
 
 

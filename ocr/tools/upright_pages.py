@@ -13,8 +13,7 @@ from ocr.formats.annotation import Annotations, Page
 from ocr.formats.validate import to_polygons
 from ocr.geometry.orientation import frame_by_geometry, orientation_matrix, upright_size
 from ocr.geometry.polygons import move_points
-from ocr.pipeline.decode import Decode
-from ocr.pipeline.image_header import read_header
+from ocr.pipeline.decode import Decode, read_header
 
 
 def to_upright(

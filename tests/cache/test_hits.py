@@ -35,11 +35,11 @@ from ocr.cache.cache import RECHECKED, Cache
 from ocr.cache.store import close_store
 from ocr.datasets import DBTransforms
 from ocr.errors import ConfigError, ImageError
-from ocr.pipeline import signature
+from ocr.pipeline import page_index
 from ocr.pipeline.normalize import Normalize
+from ocr.pipeline.page_index import UNKNOWN, Signature, file_signature
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.signature import UNKNOWN, Signature, file_signature
 from ocr.pipeline.stage import FixedStage
 from ocr.pipeline.targets import Targets
 
@@ -249,7 +249,7 @@ def test_a_stage_that_depends_on_something_else_is_found_and_its_pages_are_made_
 
 
 def test_a_file_is_read_once_and_known_by_its_signature(pages, root, monkeypatch):
-    monkeypatch.setattr(signature, "JUST_NOW_NS", -(10**12))  # The pages were written just now.
+    monkeypatch.setattr(page_index, "JUST_NOW_NS", -(10**12))  # The pages were written just now.
     read_right(pages, root)
     close_store(root)
     with opened(pages / "images") as names:

@@ -15,7 +15,7 @@ import numpy as np
 from ocr.datasets import DBTransforms, OCRDataset
 from ocr.loader import Loader
 from ocr.pipeline.device import Normalize
-from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.page_index import content_digest
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.suffix import ColourJitter, RandomFlip, TextAwareCrop
 from ocr.shards.index import RAW, SampleRows, SampleRowsWriter, Shard, ShardIndex, StoredSample, shard_name

@@ -16,8 +16,8 @@ from ocr.datasets import OCRDataset
 from ocr.datasets.page_dataset import PageDataset
 from ocr.formats.maps import map_file, maps_folder
 from ocr.loader import Loader
+from ocr.pipeline.page_index import SourceState
 from ocr.pipeline.sample import Sample
-from ocr.pipeline.signature import SourceState
 from ocr.pipeline.source import Source
 from ocr.tools.preprocess import preprocess_maps
 

@@ -16,7 +16,7 @@ from splits import DEVICE, RANDOM, folder, serve, write_shards
 
 from ocr.datasets import OCRWebDataset
 from ocr.loader import Loader
-from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.page_index import content_digest
 
 ROOT = Path(__file__).resolve().parents[2]
 

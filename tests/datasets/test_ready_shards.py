@@ -17,7 +17,7 @@ from splits import DEVICE, FIXED, RANDOM, SIZE, batches, converted, folder, name
 from ocr.datasets import DBTransforms, OCRWebDataset
 from ocr.errors import AnnotationError, ConfigError, DataError, ImageSizeError
 from ocr.loader import Loader
-from ocr.pipeline import metadata
+from ocr.pipeline import dense
 from ocr.pipeline.dense import DensePage
 from ocr.pipeline.device import Normalize
 from ocr.pipeline.prefix import Letterbox
@@ -164,7 +164,7 @@ def stored(page: np.ndarray = PAGE, **changes: Any) -> dict[str, Any]:
     """A sample with the digest of what it holds, if that can be read."""
     document = DOCUMENT | changes
     with suppress(KeyError, TypeError, ValueError, OverflowError):
-        document = {"digest": ready_digest(metadata.from_json(document), page)} | document
+        document = {"digest": ready_digest(dense.from_json(document), page)} | document
     return {"image.npy": page, "json": document}
 
 

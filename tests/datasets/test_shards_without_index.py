@@ -12,7 +12,7 @@ from splits import DEVICE, FIXED, RANDOM, Files, batches, converted, folder, nam
 from ocr.datasets import OCRWebDataset
 from ocr.errors import DataError, ImageError
 from ocr.loader import Loader
-from ocr.pipeline import kept_table
+from ocr.pipeline import page_index
 from ocr.shards import storage
 
 pytest.importorskip("fsspec")
@@ -121,8 +121,8 @@ def test_preloading_remote_shards_fills_the_cache_in_the_folder_that_was_set(tmp
 
 def stored_rows(monkeypatch: Any) -> None:
     """Rows are kept however few they are, and however new the shards."""
-    monkeypatch.setattr(kept_table, "MIN_ROWS", 1)
-    monkeypatch.setattr(kept_table, "JUST_NOW_NS", -(10**12))
+    monkeypatch.setattr(page_index, "MIN_ROWS", 1)
+    monkeypatch.setattr(page_index, "JUST_NOW_NS", -(10**12))
 
 
 def test_what_was_scanned_is_kept_until_a_remote_shard_changes(synthetic, tmp_path, url, monkeypatch):

@@ -15,8 +15,7 @@ from sameness import assert_same
 
 from ocr.geometry.polygons import Polygons
 from ocr.loader import Loader
-from ocr.loader.buffers import BatchBuffer, BufferPool, PageBatches
-from ocr.loader.workers import Pending
+from ocr.loader.buffers import BatchBuffer, BufferPool, PageBatches, Pending
 from ocr.pipeline.sample import Sample
 from ocr.pipeline.targets import Targets
 

@@ -13,9 +13,8 @@ from torch.utils.data import DataLoader
 from ocr.datasets import DBCollateFN, DBTransforms
 from ocr.errors import ConfigError, GlyphFeedError
 from ocr.loader import Loader
-from ocr.loader.buffers import PageBatches
+from ocr.loader.buffers import ItemBatches, PageBatches
 from ocr.loader.order import EpochBatches
-from ocr.loader.workers import ItemBatches
 
 FORKED = (2, "processes")
 ENGINES = [("threads", 0), ("threads", 2), ("processes", 1)]

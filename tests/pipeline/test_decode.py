@@ -16,8 +16,7 @@ from rejection import rejects
 from ocr.errors import ConfigError, ImageError, ImageSizeError
 from ocr.geometry.polygons import Polygons
 from ocr.malloc import keep_freed_memory
-from ocr.pipeline.decode import Decode, decode_pixels
-from ocr.pipeline.image_header import ORIENTATION_TAG, read_header
+from ocr.pipeline.decode import ORIENTATION_TAG, Decode, decode_pixels, read_header
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 

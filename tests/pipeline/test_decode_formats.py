@@ -12,8 +12,7 @@ from PIL import Image, ImageOps
 
 from ocr.geometry.orientation import upright_size
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.decode import Decode
-from ocr.pipeline.image_header import ORIENTATION_TAG, read_header
+from ocr.pipeline.decode import ORIENTATION_TAG, Decode, read_header
 from ocr.pipeline.sample import Sample
 
 

@@ -11,8 +11,7 @@ from PIL import Image
 
 from ocr.geometry.orientation import frame_by_geometry, upright_size
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.decode import Decode
-from ocr.pipeline.image_header import ORIENTATION_TAG
+from ocr.pipeline.decode import ORIENTATION_TAG, Decode
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
 

@@ -14,8 +14,7 @@ from rejection import rejects
 
 from ocr.errors import ImageError, ImageSizeError
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline.decode import Decode
-from ocr.pipeline.image_header import declared_size, image_format, open_image, read_header
+from ocr.pipeline.decode import Decode, declared_size, image_format, open_image, read_header
 from ocr.pipeline.sample import Sample
 
 PAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (47, 65, 3), dtype=np.uint8))

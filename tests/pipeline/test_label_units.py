@@ -15,7 +15,7 @@ from ocr.formats import Annotations, Page, Word, read_annotations, write_native
 from ocr.formats.maps import map_file, write_maps
 from ocr.geometry.polygons import Polygons
 from ocr.loader import Loader
-from ocr.pipeline import metadata
+from ocr.pipeline import dense
 from ocr.pipeline.copy_paste import Copies, CopyPasteLines
 from ocr.pipeline.prefix import Letterbox
 from ocr.pipeline.sample import Sample
@@ -85,8 +85,8 @@ def test_units_follow_polygons_that_are_moved_selected_joined_and_stored():
     moved = labels.moved(np.diag([2.0, 2.0, 1.0])).select(np.array([True, False, True])).followed_by(polygons(0, 1))
     assert moved.units.tolist() == [1, 2, 2]
     kept = sample(labels)
-    assert metadata.from_bytes(metadata.to_bytes(kept))["polygons"].units.tolist() == [1, 2, 2]
-    assert metadata.from_json(metadata.to_json(kept))["polygons"].units.tolist() == [1, 2, 2]
+    assert dense.from_bytes(dense.to_bytes(kept))["polygons"].units.tolist() == [1, 2, 2]
+    assert dense.from_json(dense.to_json(kept))["polygons"].units.tolist() == [1, 2, 2]
 
 
 def test_another_unit_is_another_annotation():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline import metadata
+from ocr.pipeline import dense
 from ocr.pipeline.sample import Sample
 
 TRIANGLE = np.array([[0.1, 2], [30, 4], [5, 1e-3]], np.float32)
@@ -43,11 +43,11 @@ def sample_with(polygons: Polygons) -> Sample:
 def test_every_field_comes_back_as_it_was(polygons, form):
     sample = sample_with(polygons)
     if form == "bytes":
-        fields = metadata.from_bytes(metadata.to_bytes(sample))
+        fields = dense.from_bytes(dense.to_bytes(sample))
     else:
-        fields = metadata.from_json(json.loads(json.dumps(metadata.to_json(sample))))
-    assert fields.keys() == {*metadata.FIELDS, "inverse_matrix", "polygons", "unseen"}
-    for name in metadata.FIELDS:
+        fields = dense.from_json(json.loads(json.dumps(dense.to_json(sample))))
+    assert fields.keys() == {*dense.FIELDS, "inverse_matrix", "polygons", "unseen"}
+    for name in dense.FIELDS:
         assert fields[name] == getattr(sample, name)
         assert type(fields[name]) is type(getattr(sample, name))
     assert np.array_equal(fields["inverse_matrix"], sample.inverse_matrix)
@@ -61,28 +61,28 @@ def test_every_field_comes_back_as_it_was(polygons, form):
 
 def test_a_raw_shard_stores_what_the_annotation_says():
     sample = sample_with(POLYGONS["two"])
-    document = metadata.source_to_json(sample)
-    assert metadata.read_claimed_size(document) == (40, 30)
-    assert np.array_equal(metadata.read_polygons(document).vertices, sample.polygons.vertices)
-    assert metadata.to_json(sample).keys() == document.keys() | {*metadata.FIELDS, "inverse_matrix", "unseen"}
-    assert metadata.read_claimed_size({}) is None
-    assert len(metadata.read_polygons({})) == 0
+    document = dense.source_to_json(sample)
+    assert dense.read_claimed_size(document) == (40, 30)
+    assert np.array_equal(dense.read_polygons(document).vertices, sample.polygons.vertices)
+    assert dense.to_json(sample).keys() == document.keys() | {*dense.FIELDS, "inverse_matrix", "unseen"}
+    assert dense.read_claimed_size({}) is None
+    assert len(dense.read_polygons({})) == 0
 
 
-@pytest.mark.parametrize("name", [*metadata.FIELDS, "inverse_matrix"])
+@pytest.mark.parametrize("name", [*dense.FIELDS, "inverse_matrix"])
 def test_a_missing_field_is_an_error(name):
-    document = metadata.to_json(sample_with(POLYGONS["two"]))
+    document = dense.to_json(sample_with(POLYGONS["two"]))
     del document[name]
     with pytest.raises(KeyError, match=name):
-        metadata.from_json(document)
+        dense.from_json(document)
 
 
 def test_a_packed_page_comes_back_with_its_pixels():
     image = np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype=np.uint8)
     page = replace(sample_with(POLYGONS["with texts"]), image=image)
-    value = metadata.pack_page(page)
-    found = metadata.unpack_page(value, index=7, filename="b.jpg", path="/elsewhere/b.jpg")
+    value = dense.pack_page(page)
+    found = dense.unpack_page(value, index=7, filename="b.jpg", path="/elsewhere/b.jpg")
     assert (found.index, found.filename, found.path, found.size) == (7, "b.jpg", "/elsewhere/b.jpg", (30, 40))
     assert np.array_equal(found.unpacked().image, image)
     assert np.array_equal(found.inverse_matrix, page.inverse_matrix)
-    assert metadata.pack_page(replace(found, image=image, lazy=None)) == metadata.pack_page(found) == value
+    assert dense.pack_page(replace(found, image=image, lazy=None)) == dense.pack_page(found) == value

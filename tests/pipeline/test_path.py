@@ -19,11 +19,10 @@ from ocr.geometry.polygons import Polygons
 from ocr.loader import Loader
 from ocr.pipeline.batch import Slot
 from ocr.pipeline.device import Normalize
-from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.page_index import SourceState, content_digest
 from ocr.pipeline.path import PagePath, path_of
 from ocr.pipeline.prefix import FixedPart, Letterbox
 from ocr.pipeline.sample import Maps, Sample
-from ocr.pipeline.signature import SourceState
 from ocr.pipeline.source import Source, annotation_digest
 from ocr.pipeline.stage import FixedStage
 from ocr.pipeline.suffix import QuarterTurn

@@ -9,7 +9,7 @@ import pytest
 from rejection import rejects
 
 from ocr.errors import ConfigError
-from ocr.pipeline import kept_table
+from ocr.pipeline import page_index
 from ocr.pipeline.fingerprint import digest
 from ocr.pipeline.sample import NO_POLYGONS
 from ocr.pipeline.source import annotation_digest
@@ -97,8 +97,8 @@ def write_shards(folder, names=("a", "b", "c", "d")):
 
 @pytest.fixture
 def files_for_few_rows_of_any_age(monkeypatch):
-    monkeypatch.setattr(kept_table, "MIN_ROWS", 1)
-    monkeypatch.setattr(kept_table, "JUST_NOW_NS", -(10**12))
+    monkeypatch.setattr(page_index, "MIN_ROWS", 1)
+    monkeypatch.setattr(page_index, "JUST_NOW_NS", -(10**12))
 
 
 @pytest.mark.usefixtures("files_for_few_rows_of_any_age")

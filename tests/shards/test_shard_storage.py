@@ -18,7 +18,7 @@ from rejection import rejects
 
 from ocr.atomic import partial_prefix
 from ocr.errors import DataError
-from ocr.pipeline.signature import file_signature
+from ocr.pipeline.page_index import file_signature
 from ocr.shards import storage as shard_storage
 from ocr.shards.index import Shard
 from ocr.shards.storage import ShardFiles, Storage, is_remote

@@ -14,7 +14,8 @@ from sameness import assert_same
 from ocr.datasets import OCRWebDataset
 from ocr.errors import ConfigError, DataError
 from ocr.pipeline.dense import DensePage
-from ocr.pipeline.fingerprint import content_digest, stages_digest
+from ocr.pipeline.fingerprint import stages_digest
+from ocr.pipeline.page_index import content_digest
 from ocr.shards.index import ShardIndex
 from ocr.tools.convert.plan import cut_into_shards, make_plan
 from ocr.tools.convert.settings import ConvertSettings

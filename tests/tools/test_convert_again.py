@@ -9,7 +9,7 @@ from convert_pages import convert, edit_page, edit_word, files, open_pages, page
 from rejection import rejects
 
 from ocr.errors import ConfigError, DataError, OutputError
-from ocr.pipeline import signature
+from ocr.pipeline import page_index
 from ocr.tools.convert.convert import only_one
 from ocr.tools.convert.plan import make_plan
 from ocr.tools.convert.report import convert as convert_splits
@@ -80,7 +80,7 @@ def test_shards_that_are_needed_no_longer_are_named_and_removed_only_when_told(t
 
 
 def test_a_shard_is_known_by_its_files_as_long_as_nobody_touches_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(signature, "JUST_NOW_NS", 0)
+    monkeypatch.setattr(page_index, "JUST_NOW_NS", 0)
     data, out, settings = write_pages(tmp_path / "pages"), tmp_path / "out", ConvertSettings(samples_per_shard=3)
     page_file(data, 6).write_bytes(b"no image")
     with rejects(DataError, value=b"no image", path=page_file(data, 6)):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ocr.pipeline.signature import Signature
+from ocr.pipeline.page_index import Signature
 from ocr.shards.index import Shard, StoredSample
 from ocr.tools.convert.shard_receipt import ShardReceipt
 

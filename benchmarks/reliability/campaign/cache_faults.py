@@ -30,7 +30,7 @@ from benchmarks.reliability.campaign.pages import (
 from ocr.cache.store import close_store
 from ocr.errors import GlyphFeedError
 from ocr.loader import Loader
-from ocr.pipeline import kept_table
+from ocr.pipeline import page_index
 from ocr.tools.cache import clear
 
 FILL_SECONDS = 0.25
@@ -64,7 +64,7 @@ def damaged(case: Case, name: str) -> None:
 def page_list(case: Case) -> None:
     cache, pages = case.folder / "cache", case.prepared.pages
     # So that few pages, written just now, have a list of their own.
-    with patch.multiple(kept_table, MIN_ROWS=1, JUST_NOW_NS=-(10**12)):
+    with patch.multiple(page_index, MIN_ROWS=1, JUST_NOW_NS=-(10**12)):
         case.compare(items(open_pages(pages, cache)), case.prepared.expected)
         file = case.rng.choice(sorted((cache / "pages").glob("*.rows")))
         damage(file, case.rng)

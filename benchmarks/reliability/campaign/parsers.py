@@ -43,9 +43,8 @@ from ocr.formats.native import looks_native, stream_native
 from ocr.formats.validate import to_polygons
 from ocr.models.load import read_detector, save_detector
 from ocr.models.weights import read_weights
-from ocr.pipeline.decode import Decode
+from ocr.pipeline.decode import Decode, check_pixel_count, size_in_header
 from ocr.pipeline.dense import DensePage
-from ocr.pipeline.image_header import check_pixel_count, size_in_header
 from ocr.pipeline.sample import NO_POLYGONS, Sample
 from ocr.pipeline.targets import ON_DISK
 from ocr.report.runs import read_run

@@ -27,7 +27,7 @@ from ocr.deploy.page import TextPage
 from ocr.deploy.runtimes import Runtime
 from ocr.deploy.service.limits import Limits, unknown_kind, unreadable
 from ocr.errors import ConfigError, ImageError, ImageSizeError
-from ocr.pipeline.image_header import JPEG_FORMATS, image_format
+from ocr.pipeline.decode import JPEG_FORMATS, image_format
 
 PICTURE_SIDE = 1600
 """Longest side of a page that is sent back to be looked at."""

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from ocr.atomic import remove_partial_files, replacing
 from ocr.errors import ConfigError, DataError, OutputError
-from ocr.pipeline.fingerprint import content_digest
+from ocr.pipeline.page_index import content_digest
 from ocr.shards.index import Members, ShardIndex, StoredSample, scan_tar, shard_name
 from ocr.tools.convert.plan import Plan, ShardTask, absolute_source, key_of, make_recipe
 from ocr.tools.convert.settings import ConvertSettings

@@ -15,8 +15,7 @@ import numpy as np
 
 from ocr.atomic import replacing
 from ocr.errors import ConfigError, DataError
-from ocr.pipeline.fingerprint import content_digest
-from ocr.pipeline.signature import UNKNOWN, Signature, file_signature
+from ocr.pipeline.page_index import UNKNOWN, Signature, content_digest, file_signature
 from ocr.shards.index import (
     FORMAT,
     SampleRows,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ocr.formats.validate import points_error
 from ocr.geometry.orientation import apply_orientation, orientation_matrix
-from ocr.pipeline.image_header import DAMAGE
+from ocr.pipeline.decode import DAMAGE
 from ocr.tools.doctor.findings import Finding, Split
 from ocr.tools.doctor.fix import fix_points
 from ocr.tools.doctor.images import ImageFacts, read_upright

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ocr.errors import ConfigError
 from ocr.geometry.orientation import frame_by_geometry, orientation_matrix
 from ocr.geometry.polygons import move_points
-from ocr.pipeline.decode import FRAMES
-from ocr.pipeline.image_header import DAMAGE
+from ocr.pipeline.decode import DAMAGE, FRAMES
 from ocr.tools.doctor.images import ImageFacts, read_upright
 
 Outlines = Sequence[NDArray[np.float64]]

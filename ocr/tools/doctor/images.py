@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 from ocr.errors import ImageError
 from ocr.formats.row_mapping import RowMappingWriter
 from ocr.geometry.orientation import upright_size
-from ocr.pipeline.decode import JPEG_END, Decode, decode_pixels
-from ocr.pipeline.image_header import (
+from ocr.pipeline.decode import (
     DAMAGE,
+    JPEG_END,
     JPEG_FORMATS,
     MIN_SIDE,
     ORIENTATION_TAG,
+    Decode,
     Header,
+    decode_pixels,
     image_format,
     open_image,
     read_header,

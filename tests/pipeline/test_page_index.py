@@ -11,9 +11,9 @@ import pytest
 from ocr.formats import read_annotations
 from ocr.formats.validate import to_polygons
 from ocr.geometry.polygons import Polygons
-from ocr.pipeline import kept_table
+from ocr.pipeline import page_index
 from ocr.pipeline.fingerprint import digest
-from ocr.pipeline.page_rows import Entry, PageRows
+from ocr.pipeline.page_index import Entry, PageRows
 from ocr.pipeline.source import open_folder
 
 QUAD = "2,2,20,2,20,12,2,12"
@@ -70,8 +70,8 @@ def age(base):
 
 @pytest.fixture(autouse=True)
 def files_for_few_pages_and_any_age(monkeypatch):
-    monkeypatch.setattr(kept_table, "MIN_ROWS", 1)
-    monkeypatch.setattr(kept_table, "JUST_NOW_NS", -(10**12))
+    monkeypatch.setattr(page_index, "MIN_ROWS", 1)
+    monkeypatch.setattr(page_index, "JUST_NOW_NS", -(10**12))
 
 
 def rows_of(source):
@@ -178,7 +178,7 @@ def test_a_damaged_file_is_told_and_written_again(tmp_path, caplog):
 
 
 def test_nothing_is_kept_while_the_files_are_too_young_to_prove_anything(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_table, "JUST_NOW_NS", 10**12)
+    monkeypatch.setattr(page_index, "JUST_NOW_NS", 10**12)
     folder, annotation = write_folder(tmp_path / "data", "native")
     assert open_indexed(folder, annotation).entries.table.path is None
     assert not (tmp_path / "index").exists()
