@@ -66,7 +66,7 @@ class PageReader:
         return self._draw(sample, rng, inputs, corner)
 
     def _why_not(self, raw: Sample, page: Sample) -> str | None:
-        """Why a page is decoded here, for the ledger; "" if that is no news. None: DALI decodes it."""
+        """Why a page is decoded here, for the ledger; "" if that is not new. None: DALI decodes it."""
         if raw.index in self.refused:
             return "DALI refused it"
         if not raw.encoded.startswith((JPEG, PNG)):
