@@ -11,6 +11,9 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
 FROM_ROOT = {"index.md": "README.md", "changelog.md": "CHANGELOG.md"}
+EXAMPLE = re.compile(r"(?:^|Examples: |\|) *((?:glyphfeed|find|curl) .*?)(?=   \||$)", re.MULTILINE)
+TYPE = re.compile(r"<(?:list\[)?([a-zA-Z]+)\]?(?: range)?(?:,\w+)*>")
+TYPES = {"str": "TEXT", "path": "PATH", "Path": "PATH", "int": "N", "float": "NUMBER"}
 LINK = re.compile(r"(!?)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -33,21 +36,41 @@ def commands() -> Iterator[str]:
         parts = getattr(command, "commands", None)
         for words, each in [(name, command)] if parts is None else [(f"{name} {part}", parts[part]) for part in parts]:
             context = typer.Context(each, info_name=f"glyphfeed {words}")
-            examples = [line for line in (each.epilog or "").split("\n\n") if line.startswith(("glyphfeed", "find"))]
-            yield f"## {words}\n\n{each.help}\n"
-            yield "\n".join(f"    {line}" for line in examples) + "\n"
-            rows = [parameter.get_help_record(context) for parameter in each.params]
-            if any(rows):
-                yield "| option | |\n|---|---|"
-                yield from (f"| `{row[0]}` | {row[1]} |".replace("\n", " ") for row in rows if row)
+            yield f"## {words}\n\n{plain(each.help or '')}\n"
+            yield "\n".join(f"    {line}" for line in EXAMPLE.findall(each.epilog or "")) + "\n"
+            rows = [row for parameter in each.params if (row := parameter.get_help_record(context))]
+            if rows:
+                yield "| argument or option | effect | default |\n|---|---|---|"
+                yield from (table_row(*row) for row in rows)
+            else:
+                yield "It takes the [settings](settings.md) of training as `KEY=VALUE`."
             yield ""
+
+
+def table_row(option: str, about: str) -> str:
+    """An option as `--help` shows it, with words for the types of Python, and its default in a column of its own."""
+    option = re.sub(r"<(\w+(?:\|\w+)+)>", r"\1", TYPE.sub(lambda kind: TYPES.get(kind[1], ""), option))
+    name = re.sub(r"^([A-Z]+) (?:TEXT|PATH)$", r"\1", re.sub(r" +", " ", option.replace("...", "")).strip())
+    default = (re.search(r"\[default: ([^\];]*)", about) or [None, ""])[1]
+    about = re.sub(r"\s*\[(?:default: .*?|required|x>=\d+|[\d<=x]+)\]", "", " ".join(about.split()))
+    return f"| `{name}` | {plain(about)} | {f'`{default}`' if default else ''} |"
+
+
+def plain(text: str) -> str:
+    """Text of a terminal as Markdown: angle brackets are not HTML, bars do not end a column."""
+    return text.replace("<", "&lt;").replace("|", "&#124;")
 
 
 def settings() -> Iterator[str]:
     """The configs of training, which have a comment per key."""
+    from ocr.jobs.common_settings import common_settings
+
     configs = ROOT / "ocr/configs"
-    yield "# Settings\n\nThe files from which `train`, `test`, `inspect` and `advise` compose their settings.\n"
-    for file in sorted(configs.rglob("*.yaml"), key=lambda file: (len(file.parts), file)):
+    yield "# Settings\n\n## The commonest\n\n| setting | default | effect |\n|---|---|---|"
+    yield from (f"| `{key}` | `{default}` | {plain(about)} |" for key, default, about in common_settings())
+    yield "\nThe other headings are the files from which `train`, `test`, `inspect` and `advise` are composed.\n"
+    first = configs / "train.yaml"
+    for file in sorted(configs.rglob("*.yaml"), key=lambda file: (file != first, len(file.parts), file)):
         yield f"## {file.relative_to(configs).with_suffix('')}\n\n```yaml\n{file.read_text()}```\n"
 
 

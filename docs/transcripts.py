@@ -96,7 +96,7 @@ def run(command: str) -> str:
     )
     if done.returncode:
         sys.exit(f"{done.stdout[-3000:]}\nfailed: {command}")
-    # Folders are those of a reader.
+    # Folders as a reader has them.
     return done.stdout.replace(f"{WORK}/", "").replace(str(WORK), ".").replace(f"{ROOT}/", "")
 
 

@@ -1,4 +1,4 @@
-"""GlyphFeed: the fastest way to train a text detector.
+"""GlyphFeed: text detectors for documents.
 
 >>> from ocr import DBTransforms
 >>> DBTransforms([]).fixed

@@ -36,7 +36,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def partial_prefix(target: Path) -> str:
-    """How the names of a file's partial files begin: a digest, as a file system may not take a longer name."""
+    """How the names of a file's partial files begin: a digest, as a file system can reject a longer name."""
     return f".{hashlib.blake2b(os.fsencode(target.name), digest_size=8).hexdigest()}."
 
 
@@ -44,7 +44,7 @@ def refuse_missing_folder(path: Path, setting: str) -> None:
     """Raise ConfigError if a report's folder does not exist: a misspelt path must not become a folder."""
     if not path.parent.is_dir():
         raise ConfigError(
-            f"{setting} {path}: {path.parent} is not a folder. Create it, or choose another path",
+            f"{setting} {path} is in {path.parent}, which is not a folder. Create it, or choose another path",
             setting=setting,
             value=path,
             path=path,

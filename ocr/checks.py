@@ -1,4 +1,4 @@
-"""Checks of settings: numbers in a range, words from a list. An error names the setting, the value and the cure."""
+"""Checks of settings: numbers in a range, words from a list. An error names the setting, the value and the fix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ocr.errors import ConfigError, near_names
 
 
 class Range(NamedTuple):
-    """The finite numbers that a setting may have.
+    """The finite numbers that a setting can have.
 
     >>> str(Range(0, 1, above=True))
     'a number > 0 and <= 1'
@@ -68,7 +68,7 @@ def check_word(owner: object, name: str, known: Collection[str]) -> None:
     value: Any = getattr(owner, name)
     if value not in tuple(known):
         kind = type(owner).__name__
-        problem = f"{kind}({name}={value!r}): {near_names(str(value), list(known))}"
+        problem = f"{kind}({name}={value!r}) is unknown. {near_names(str(value), list(known))}"
         raise ConfigError(problem, setting=f"{kind}.{name}", value=value)
 
 
@@ -87,5 +87,5 @@ def check_integer(setting: str, value: object, minimum: int = 0) -> None:
 def check_choice(setting: str, value: object, known: Collection[str]) -> None:
     """Raise if a setting is not one of the known words."""
     if value not in tuple(known):
-        problem = f"{setting}={value!r}: {near_names(str(value), list(known))}"
+        problem = f"{setting}={value!r} is unknown. {near_names(str(value), list(known))}"
         raise ConfigError(problem, setting=setting, value=value)

@@ -31,7 +31,7 @@ Command = Callable[[typer.Context], None]
 
 app = typer.Typer(
     name="glyphfeed",
-    help="GlyphFeed: train text detectors without waiting for data.",
+    help="GlyphFeed: train text detectors on documents, and use them.",
     epilog="First steps: glyphfeed synth data/demo, glyphfeed doctor data/demo, glyphfeed train experiment=finetune",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -271,8 +271,8 @@ def predict(
         list[str] | None,
         typer.Option(
             "--format",
-            help="json, csv, coco, label_studio, cvat, labelme, via, mmocr, paddle, pascal_voc; repeatable. "
-            "Default: json and csv.",
+            help="json, csv, coco, yolo, alto, label_studio, cvat, labelme, via, mmocr, paddle, pascal_voc. "
+            "Repeatable; default: json and csv.",
         ),
     ] = None,
     draw: Annotated[bool, typer.Option("--draw/--no-draw", help="Draw every page into OUT/drawn.")] = True,
@@ -363,7 +363,7 @@ def export(
 ) -> None:
     """Write a checkpoint for another runtime, checked on pages.
 
-    The pages run through both; a model that finds other boxes is not written unless --force is given.
+    The pages run through both; a model that finds other boxes goes to OUT-PRECISION-failed.
     """
     from rich.console import Console
 

@@ -80,10 +80,10 @@ def near_names(name: str, known: list[str]) -> str:
     """The hint for a mistyped name.
 
     >>> near_names("lettrbox", ["letterbox", "flip"])
-    'did you mean letterbox? Known: flip, letterbox'
+    'Did you mean letterbox? Known: flip, letterbox'
     """
     from difflib import get_close_matches
 
     close = get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    hint = f"Did you mean {' or '.join(close)}? " if close else ""
     return f"{hint}Known: {', '.join(sorted(known))}"

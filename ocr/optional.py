@@ -41,7 +41,7 @@ def require(module: str, purpose: str) -> ModuleType:
     except ImportError as error:
         extra = EXTRAS[module]
         raise MissingExtraError(
-            f"{purpose} needs {module}, which is not installed: pip install 'glyphfeed[{extra}]'",
+            f"{purpose} needs {module}, which is not installed. Install it: pip install 'glyphfeed[{extra}]'",
             setting=extra,
             value=module,
         ) from error

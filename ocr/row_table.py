@@ -96,7 +96,7 @@ class RowTable:
                 row = self._read(self._rows_start + start, end - start)
                 if len(row) == end - start and xxhash.xxh3_64_intdigest(row) == checksum:
                     return row
-        problem = f"{self.path}: row {index} is damaged. Remove the file: it is written again"
+        problem = f"{self.path}: row {index} is damaged. Remove the file to rebuild it"
         raise DataError(problem, value=index, path=self.path)
 
     def differences(self, other: RowTable) -> list[int]:
@@ -114,7 +114,7 @@ class RowTable:
             try:
                 opened = open_table(self.path)
             except (OSError, DamagedTableError) as error:
-                problem = f"{self.path}: cannot be opened ({error}). Start again: it is written again"
+                problem = f"{self.path}: cannot be opened ({error}). Start again to rebuild it"
                 raise DataError(problem, path=self.path) from error
             if opened.about != state["about"]:
                 problem = f"{self.path}: was replaced while it was in use. Start again"
@@ -136,7 +136,7 @@ def open_table(path: Path) -> RowTable:
     try:
         description = json.loads(described)
     except (ValueError, RecursionError) as error:
-        raise DamagedTableError(f"{path}: its description is no JSON ({error})", path=path) from error
+        raise DamagedTableError(f"{path}: its description is not JSON ({error})", path=path) from error
     count, dtypes = description["rows"], {name: np.dtype(kind) for name, kind in description["columns"]}
     if any(dtype.kind not in "iu" for dtype in dtypes.values()):
         raise DamagedTableError(f"{path}: a column is not of integers", path=path)
@@ -153,7 +153,7 @@ def open_table(path: Path) -> RowTable:
 
 
 class _File:
-    """Bytes of an open file; several threads may read at once."""
+    """Bytes of an open file; several threads can read at once."""
 
     def __init__(self, path: Path) -> None:
         self.stream = path.open("rb")
@@ -163,7 +163,7 @@ class _File:
 
 
 class _Memory:
-    """Bytes in memory: those of places, and behind them those of rows."""
+    """Bytes in memory: the places, then the rows."""
 
     def __init__(self, places: NDArray[np.uint64], rows: NDArray[np.uint8]) -> None:
         self.places, self.rows = places.view(np.uint8), rows

@@ -15,7 +15,7 @@ ROOT = Path("/")
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """How many cores this process can use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -97,7 +97,7 @@ def _cgroup_limits() -> Iterator[tuple[int, int]]:
             prefix = "total_"
         else:
             continue
-        # Inside a container the path may be that of the host: the mount itself is then the container's group.
+        # Inside a container the path can be the host's: the mount itself is then the container's group.
         group = Path(path.lstrip("/"))
         for folder in dict.fromkeys([group, *group.parents]):
             try:

@@ -49,5 +49,5 @@ def test_every_extra_is_one_that_the_package_declares():
 
 
 def test_a_mistyped_name_is_answered_with_the_near_ones():
-    assert near_names("scald", ["scaled", "max_pixels"]) == "did you mean scaled? Known: max_pixels, scaled"
+    assert near_names("scald", ["scaled", "max_pixels"]) == "Did you mean scaled? Known: max_pixels, scaled"
     assert near_names("xyz", ["scaled", "max_pixels"]) == "Known: max_pixels, scaled"

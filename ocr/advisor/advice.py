@@ -101,7 +101,7 @@ class Advice:
     command: str = ""
     unit: str = "page"
     step_name: str = "the model's step"
-    step_fault: str = ""
+    step_cause: str = ""
     """What is wrong with the step, whatever it computes: few pages."""
     may_alter: bool = False
     """Whether changes after which the model learns something else can be recommended."""
@@ -123,7 +123,7 @@ class Advice:
 
     @property
     def _least(self) -> float:
-        """A smaller gain is no gain."""
+        """Smaller gains do not count."""
         return WORTH_IT_IN_NOISE if self.noisy else WORTH_IT
 
     @property
@@ -141,7 +141,7 @@ class Advice:
         """Why the epoch takes as long as it does: what the best change removes, or the slowest stage."""
         causes = [] if self.best_single is None else [self.best_single.change.cause]
         if self.bottleneck == "model":
-            return ", and ".join([*(causes or [self.step_name]), *filter(None, [self.step_fault])])
+            return ", and ".join([*(causes or [self.step_name]), *filter(None, [self.step_cause])])
         slowest = max(self.stages, key=lambda name: self.stages[name], default="")
         share = self.stages[slowest] / sum(self.stages.values()) if self.stages else 0.0
         stage = f"{slowest} takes {in_percent(share)} of the work on a {self.unit}"
@@ -154,15 +154,15 @@ class Advice:
     def sentence(self) -> str:
         """The verdict."""
         waits = f"waits for data {in_percent(self.wait_share)} of an epoch"
-        told = f"The {self.bottleneck} is the bottleneck: "
-        told += f"the model {waits}" if self.bottleneck == "loader" else f"it {waits}"
-        told += f". Cause: {self.cause}."
+        text = f"The {self.bottleneck} is the bottleneck: "
+        text += f"the model {waits}" if self.bottleneck == "loader" else f"it {waits}"
+        text += f". Cause: {self.cause}."
         if (one := self.best_single) is None:
-            return f"{told} No change that was tried makes an epoch faster."
-        told += f" {' '.join(one.change.overrides)} makes it {in_times(one.gain)} as fast ({self._from_to(one)})."
+            return f"{text} No change that was tried makes an epoch faster."
+        text += f" {' '.join(one.change.overrides)} makes it {in_times(one.gain)} as fast ({self._from_to(one)})."
         if self.best is not None and self.best is not one:
-            told += f" With {self.best.change.name}: {in_times(self.best.gain)}."
-        return told
+            text += f" With {self.best.change.name}: {in_times(self.best.gain)}."
+        return text
 
     def _from_to(self, row: Row) -> str:
         return f"an epoch takes {in_seconds(row.seconds)} instead of {in_seconds(self.seconds)}"
@@ -216,7 +216,7 @@ class Advice:
     def noise(self) -> str:
         """What is said if the machine was busy."""
         what = ", ".join(self.noisy[:3]) + (", ..." if len(self.noisy) > 3 else "")
-        return f"Other programs used {in_percent(self.others)} of the cores ({what}): measure again on a quiet machine."
+        return f"Other programs used {in_percent(self.others)} of the cores ({what}). Measure again on a quiet machine."
 
     def stage_table(self) -> Table:
         """Milliseconds per stage, in one thread."""

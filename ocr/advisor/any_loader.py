@@ -272,7 +272,7 @@ def _advice(
         for name, timing in done.items()
         if (change := tried[name][0]) is not None
     ]
-    late = {name: trial.error or "no time left: pass more seconds" for name, (_, trial) in tried.items()}
+    late = {name: trial.error or "no time left. Pass more seconds" for name, (_, trial) in tried.items()}
     return Advice(
         type(getattr(alone.loader, "dataset", alone.loader)).__name__,
         present.pages,

@@ -122,7 +122,7 @@ class Advisor:
         with closing(iter(self.loader())) as running:  # type: ignore[type-var]
             sampled = [_copied(batch) for batch in islice(running, 2) if batch is not None]
         if not sampled:
-            raise ConfigError("the loader gives no batch. Find out why: glyphfeed doctor DATA", setting="datasets")
+            raise ConfigError("the loader gives no batch. Check the data: glyphfeed doctor DATA", setting="datasets")
         few = {name: one[:2] for name, one in sampled[0].items()}
         model(few)
         seconds_of_two = model.seconds_per_pixel([few], 0.0) * float(few["images"][..., 0, :, :].numel())
@@ -180,7 +180,7 @@ class Advisor:
             self.step_seconds,
             machine=describe_machine(),
             step_name=self._step_name,
-            step_fault=remedies.step_fault(alone.timing.pages_per_batch) if self.config.step_ms is None else "",
+            step_cause=remedies.step_cause(alone.timing.pages_per_batch) if self.config.step_ms is None else "",
             not_tried=not_tried,
             stages=stages,
             may_alter=self.config.alter,
@@ -433,11 +433,11 @@ def _apply(advice: Advice, console: Console, command: str) -> None:
 
     choices = {name: running.runtime.choices.get(name) for name in ("data", "experiment")}
     path, use = apply_changes(overrides, choices, composed, command)
-    told = f"no change makes an epoch faster: {path.resolve()} changes nothing"
+    text = f"no change makes an epoch faster, so {path.resolve()} changes nothing"
     if advice.best is not None:
-        told = f"{advice.best.change.name} is written to {path.resolve()}: use it with {use}"
-    told += f", and without {' '.join(replaced.values())}" if replaced else ""
-    console.print(told, highlight=False, soft_wrap=True, markup=False)
+        text = f"{advice.best.change.name} is written to {path.resolve()}. Use it with {use}"
+    text += f", and without {' '.join(replaced.values())}" if replaced else ""
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 @contextmanager
@@ -468,7 +468,7 @@ def show_stages(config: DictConfig, console: Console) -> None:
 
 
 def main(job: Callable[[DictConfig, Console], object] = run, *overrides: str) -> None:
-    """`glyphfeed advise`, or another job with its settings; these overrides come before those of the command line."""
+    """`glyphfeed advise`, or another job with its settings; these overrides come before the command line's."""
     sys.argv[1:1] = overrides
     run_job("advise", lambda config, console: (job(config, console), 0)[1])
 

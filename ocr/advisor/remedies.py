@@ -113,7 +113,7 @@ def _workers(config: DictConfig, split: str, cores: int) -> Iterator[Change]:
 
 
 def _holds_the_interpreter(config: DictConfig, split: str) -> bool:
-    """Whether a transform is written by somebody else: only those are known to hold the GIL."""
+    """Whether a transform is not GlyphFeed's: only those are known to hold the GIL."""
     transform = config.datasets[f"{split}_dataset"].get("transform") or {}
     stages: Any = transform.get("transforms") or []
     return any(not str(stage.get("_target_", "ocr.")).startswith("ocr.") for stage in stages)
@@ -198,10 +198,10 @@ def _learning(config: DictConfig, device: torch.device, split: str) -> Iterator[
         yield Change(f"{larger} pages per step", overrides, f"only {_plural(batch, 'page')} per step", "batch", same)
 
 
-def step_fault(pages: float) -> str:
+def step_cause(pages: float) -> str:
     """What is wrong with a step of so many pages.
 
-    >>> step_fault(1.0), step_fault(16.0)
+    >>> step_cause(1.0), step_cause(16.0)
     ('only 1 page per step', '')
     """
     return f"only {_plural(round(pages), 'page')} per step" if pages < SMALL_BATCH else ""

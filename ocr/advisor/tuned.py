@@ -37,7 +37,7 @@ def apply_changes(
             return path, f"{group}=tuned"
         path.unlink()
     raise ConfigError(
-        f"apply=true: {' '.join(overrides)} would have no effect in a config. Set it on the command line",
+        f"apply=true, but {' '.join(overrides)} has no effect in a config. Set it on the command line",
         setting="apply",
         value=True,
     )

@@ -55,8 +55,8 @@ def ocr_pipeline(
     plan = divide((*path.fixed, *path.random), random_too=suffix == "dali" or (suffix == "auto" and on_gpu))
     if plan.rest and on_gpu:
         raise ConfigError(
-            f"use_dali=true, but DALI has no operator for {plan.rest[0]!r}, and pages do not come back from the GPU "
-            "for it. Leave it out of the transforms, or set dali.device=cpu: there the host runs it after DALI",
+            f"use_dali=true, but DALI has no operator for {plan.rest[0]!r}. Leave it out of the transforms, "
+            "or set dali.device=cpu to run it on the host",
             setting="transforms",
             value=plan.rest[0],
         )
@@ -252,8 +252,8 @@ def _has_gpu(device: str) -> bool:
 def _warn_of_cpu() -> None:
     """Once, for all splits."""
     log.warning(
-        "use_dali=true: there is no GPU here, so DALI runs on the CPU, where the default loader is faster: "
-        "use_dali=false. Set dali.device=cpu to silence this warning"
+        "use_dali=true runs DALI on the CPU, where the default loader is faster. Set "
+        "use_dali=false, or dali.device=cpu to silence this warning"
     )
 
 

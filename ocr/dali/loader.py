@@ -25,7 +25,7 @@ FEEDERS = 2
 class DALIDataLoader(Loader):
     """The batches of a pipeline's dataset, with the order, epochs, ranks, last batch and resume of `ocr.Loader`.
 
-    `pipeline` comes from `ocr_pipeline`, `size` is the number of its pages, and `settings` are those of `Loader`.
+    `pipeline` comes from `ocr_pipeline`, `size` is the number of its pages, and `settings` go to `Loader`.
     `num_workers` threads (default: the pipeline's `num_threads`) read pages and draw maps; DALI decodes in its own.
     """
 

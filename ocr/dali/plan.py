@@ -31,12 +31,12 @@ class Plan:
 
 
 def divide(stages: tuple[Stage, ...], random_too: bool) -> Plan:
-    """Give DALI the letterbox and, with `random_too`, the random stages up to the first that it has no operator for."""
+    """Assign the letterbox to DALI and, with `random_too`, the random stages up to the first without an operator."""
     first = stages[0] if stages else None
     if not isinstance(first, Letterbox):
         raise ConfigError(
-            f"use_dali=true, but the transforms begin with {first!r}: DALI makes batches of one size, so a Letterbox "
-            "must come first. Add one, or set use_dali=false",
+            f"use_dali=true, but the transforms begin with {first!r}, and DALI needs one size per batch. "
+            "Start with a Letterbox, or set use_dali=false",
             setting="transforms",
             value=first,
         )

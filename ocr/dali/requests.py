@@ -20,7 +20,7 @@ JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 # DALI decodes whole pages, and all pages of a batch at once: 16 pages of this size are 768 MB.
 MAX_PIXELS = 16_000_000
 DIVISORS = (2, 4, 8)
-"""By these our own decoder reduces a JPEG."""
+"""By these GlyphFeed's own decoder reduces a JPEG."""
 Inputs = dict[str, NDArray[Any]]
 
 # DALI counts from the corner of the first pixel, we from its centre.
@@ -114,7 +114,7 @@ def _decoding(
 ) -> Inputs:
     """Decode a file, reduce it to `scaled` upright pixels, and turn it upright.
 
-    With `side`, a JPEG is halved first as often as our own decoder does for this longest side.
+    With `side`, a JPEG is halved first as often as GlyphFeed's own decoder does for this longest side.
     """
     width, height = scaled
     turned = orientation >= 5

@@ -1,4 +1,4 @@
-"""Albumentations transforms as stages: letterboxing becomes our own stage, the others run as they are.
+"""Albumentations transforms as stages: letterboxing becomes GlyphFeed's own stage, the others run as they are.
 
 Nothing here imports Albumentations before a list of transforms has one of its own.
 """
@@ -50,7 +50,7 @@ _GRID = np.stack(np.meshgrid([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]), axis=-1).reshape
 
 
 def translate(steps: list[Any]) -> list[Stage]:
-    """Stages for a list that holds Albumentations transforms; letterboxing becomes our own."""
+    """Stages for a list that holds Albumentations transforms; letterboxing becomes GlyphFeed's own."""
     albumentations = require("albumentations", PURPOSE)
     stages: list[Any] = []
     for step in steps:
@@ -83,7 +83,7 @@ def _kind(step: Any) -> str:
 
 def is_fixed(step: Any) -> bool:
     """Whether an Albumentations transform gives the same result every time."""
-    # A subclass, or a namesake, may do anything.
+    # A subclass, or a namesake, can do anything.
     if not is_exactly(step, *_FIXED, CONDITIONAL) or step.p != 1:
         return False
     if isinstance(getattr(step, "max_size", None), Sequence):
@@ -108,7 +108,7 @@ def _as_letterbox(resize: Any, pad: Any) -> Letterbox | None:
         and 0 <= fill[0] <= 255
         and float(fill[0]).is_integer()
         and interpolation is not None
-        # Albumentations also enlarges with INTER_AREA, our letterbox with linear interpolation.
+        # Albumentations also enlarges with INTER_AREA, Letterbox with linear interpolation.
         and (interpolation != "area" or (resize.area_for_downscale and resize.interpolation == cv2.INTER_LINEAR))
     )
     return Letterbox(size, str(pad.position), int(fill[0]), interpolation or "linear") if usual else None
@@ -148,12 +148,12 @@ class _Composed:
         probes = numbers >= len(vertices)
         if probes.sum() < 4:
             raise ConfigError(
-                f"transforms: {self!r} loses the points of the page, so polygons cannot follow it",
+                f"transforms: {self!r} loses the points of the page, so polygons cannot follow it. Remove it",
                 setting="transforms",
                 value=self.transforms,
             )
         matrix = _fit(points[numbers[probes]].astype(np.float64), moved[probes].astype(np.float64))
-        # A transform that bends lines may lose vertices: the matrix places these.
+        # A transform that bends lines can lose vertices: the matrix places these.
         followed = move_points(vertices, matrix)
         followed[numbers[~probes]] = moved[~probes]
         polygons = replace(sample.polygons, vertices=followed)
@@ -233,8 +233,7 @@ def _refuse_unprovided(member: Any) -> None:
     needs += [what for name, what in _NEEDS.items() if is_kind_of(member, name)]
     if needs:
         raise ConfigError(
-            f"transforms: {member!r} needs {', '.join(needs)}, but a page has only its image and polygons. "
-            "Leave it out of the list",
+            f"transforms: {member!r} needs {', '.join(needs)}, but a page has only its image and polygons. Remove it",
             setting="transforms",
             value=member,
         )
@@ -282,5 +281,5 @@ def is_kind_of(step: object, *names: str) -> bool:
 
 
 def _class(name: str) -> Any:
-    """A class of Albumentations, or ours that extends one; None as long as nobody imported it: there is no instance."""
+    """A class of Albumentations, or GlyphFeed's that extends one; None until it is imported, so without instances."""
     return getattr(sys.modules.get(_HOMES.get(name, "albumentations")), name, None)

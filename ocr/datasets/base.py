@@ -42,7 +42,7 @@ class OCRDataset(PageDataset):
         seed: int = 0,
         **cache_settings: Any,
     ) -> None:
-        """`unlabelled_path`: a folder of more pages, whose maps are masked, because nobody looked for text on them.
+        """`unlabelled_path`: a folder of more pages, whose maps are masked, because their text is unknown.
 
         `cache_settings`: `cache`, `cache_folder`, `cache_max_bytes` and `preload_everything` of `PageDataset`.
         """
@@ -81,7 +81,7 @@ class OCRDataset(PageDataset):
             return source
         assert isinstance(source, JoinedSource)
         raise ConfigError(
-            f"unlabelled_path={source.unlabelled.folder}: only training uses pages without labels. Leave "
+            f"unlabelled_path={source.unlabelled.folder}: pages without labels are for training only. Leave "
             "distil.images out here",
             setting="unlabelled_path",
             path=source.unlabelled.folder,
@@ -93,7 +93,7 @@ def _joined(
 ) -> JoinedSource:
     if not Path(path).is_dir():
         raise ConfigError(
-            f"unlabelled_path={path} is not a folder. Set a folder of images: distil.images=FOLDER",
+            f"unlabelled_path={path} is not a folder. Set distil.images to a folder of images",
             setting="unlabelled_path",
             path=path,
         )
@@ -105,5 +105,5 @@ def check_seed_and_targets(seed: object, targets: object) -> None:
     check_integer("seed", seed)
     if not isinstance(targets, Targets | None):
         raise ConfigError(
-            f"targets={targets!r} is not an ocr.pipeline.targets.Targets", setting="targets", value=targets
+            f"targets={targets!r} must be an ocr.pipeline.targets.Targets", setting="targets", value=targets
         )

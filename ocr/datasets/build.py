@@ -20,7 +20,7 @@ def build_dataset(config: DictConfig, split: str) -> Any:
         )
     if name not in config.datasets:
         raise ConfigError(
-            f"datasets.{name} is not in the config: {near_names(name, list(config.datasets))}",
+            f"datasets.{name} is not in the config. {near_names(name, list(config.datasets))}",
             setting=f"datasets.{name}",
         )
     if config.datasets[name] is None:
@@ -33,7 +33,7 @@ def build_dataset(config: DictConfig, split: str) -> Any:
 
 
 def make(node: DictConfig, name: str, **settings: Any) -> Any:
-    """Instantiate a node of the config; an error of ours keeps its type and gets the node's name."""
+    """Instantiate a node of the config; a GlyphFeedError keeps its type and gets the node's name."""
     try:
         return instantiate(node, **settings)
     except InstantiationException as error:
@@ -41,4 +41,4 @@ def make(node: DictConfig, name: str, **settings: Any) -> Any:
             cause = error.__cause__
             problem = f"{name}: {cause}"
             raise type(cause)(problem, setting=cause.setting, value=cause.value, path=cause.path) from error
-        raise ConfigError(f"{name} cannot be instantiated: {error}", setting=name) from error
+        raise ConfigError(f"{name} cannot be instantiated ({error})", setting=name) from error

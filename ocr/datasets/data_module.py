@@ -17,7 +17,7 @@ class OCRDataModule(lightning.LightningDataModule):
     """The splits of a config, or of datasets that exist already, as loaders of each rank's share.
 
     `OCRDataModule(config)` makes the dataset of a split when it is first needed. `OCRDataModule(train=dataset,
-    val=dataset)` takes any map-style datasets; training pages are shuffled, and `settings` are those of `Loader`.
+    val=dataset)` takes any map-style datasets; training pages are shuffled, and `settings` go to `Loader`.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class OCRDataModule(lightning.LightningDataModule):
         self.datasets: dict[str, Any] = {split: dataset for split, dataset in given.items() if dataset is not None}
         if (config is None) == (not self.datasets) or (config is not None and settings):
             raise ConfigError(
-                "OCRDataModule takes a config, OCRDataModule(config), or datasets and settings, "
+                "OCRDataModule needs either a config or datasets. Pass OCRDataModule(config), or "
                 "OCRDataModule(train=dataset, val=dataset, batch_size=16)",
                 setting="OCRDataModule.config",
                 value=config,
@@ -110,7 +110,7 @@ class OCRDataModule(lightning.LightningDataModule):
         return self.loader("train")
 
     def val_dataloader(self) -> Loader | list[Loader]:
-        # Lightning skips validation if there are no loaders.
+        # Lightning skips validation without loaders.
         return [] if self.config is None and "val" not in self.datasets else self.loader("val")
 
     def test_dataloader(self) -> Loader:

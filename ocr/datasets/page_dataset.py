@@ -68,8 +68,7 @@ class PageDataset(Dataset[Item | None]):
         check_choice("data.cache", cache, CACHE_SETTINGS)
         if preload_maps and transform.moves_geometry:
             raise ConfigError(
-                "preload_maps=true, but the transforms move polygons: every epoch has other maps. Set "
-                "preload_maps=false",
+                "preload_maps=true, but the transforms move polygons in every epoch. Set preload_maps=false",
                 setting="preload_maps",
                 value=True,
             )
@@ -193,7 +192,7 @@ class PageDataset(Dataset[Item | None]):
         return outcomes
 
     def _check_maps(self, folder: Path | None) -> None:
-        """Read the maps on disk once, and say how many of them are those of the pages."""
+        """Read the maps on disk once, and log how many of them belong to the pages."""
         found: Counter[str] = Counter()
         if isinstance(stored := self.path.targets, StoredTargets):
 
@@ -246,7 +245,7 @@ def _decode_stage(config: Mapping[str, Any], needed_side: int | None) -> Decode:
     for key in config:
         if key not in known:
             raise ConfigError(
-                f"image_loading_config has no setting {key!r}: {near_names(str(key), known)}",
+                f"image_loading_config has no setting {key!r}. {near_names(str(key), known)}",
                 setting="image_loading_config",
                 value=key,
             )

@@ -41,7 +41,7 @@ class PageStatistics:
     text_height: float
     """10th percentile of the text's heights, each as a share of the longest side of its page."""
     neighbour_share: float
-    """Share of a page's text that has other text close behind it: most words, few lines. Median of the pages."""
+    """Share of a page's text that is closely followed by other text: most words, few lines. Median of the pages."""
     colour_share: float
     """Share of the pages that have colours."""
 
@@ -109,7 +109,7 @@ def _pieces(polygons: Polygons) -> _Pieces:
     is_long = lengths > 1.5 * heights
     text = (lengths * is_long * np.exp(2j * angles)).sum() if is_long.any() else 1 + 0j
     page_angle = np.angle(text) / 2
-    # A short piece may be higher than it is long; all pieces run the same way.
+    # A short piece can be higher than it is long; all pieces run the same way.
     angles = np.where(is_long, angles, page_angle)
     angles = np.where(np.cos(angles - page_angle) < 0, angles + np.pi, angles)
     along = np.column_stack([np.cos(angles), np.sin(angles)])
@@ -117,7 +117,7 @@ def _pieces(polygons: Polygons) -> _Pieces:
 
 
 def _have_neighbours(pieces: _Pieces) -> NDArray[np.bool_]:
-    """Which pieces, or which of an even choice of them, have another close behind them on their line."""
+    """Which pieces, or which of an even choice of them, are closely followed by another on their line."""
     centres, along, lengths, heights = pieces
     half = along * lengths[:, None] / 2
     some = slice(None, None, -(-len(centres) // MAX_WORDS))
@@ -126,7 +126,7 @@ def _have_neighbours(pieces: _Pieces) -> NDArray[np.bool_]:
     direction, height = along[some, None], heights[some, None]
     ahead = (gaps * direction).sum(axis=2)
     aside = np.abs(gaps[..., 0] * direction[..., 1] - gaps[..., 1] * direction[..., 0])
-    # Boxes of neighbours may overlap a little.
+    # Boxes of neighbours can overlap a little.
     is_close = (ahead > -0.2 * height) & (ahead < height) & (aside < 0.5 * height)
     # A piece that is a dot begins where it ends.
     is_itself = np.arange(len(centres)) == np.arange(len(centres))[some, None]

@@ -1,4 +1,4 @@
-"""DBTransforms: a list of transforms, ours or Albumentations', with one cut in it."""
+"""DBTransforms: a list of transforms, GlyphFeed's or Albumentations', with one cut in it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ NORMALIZE_WHERE = ("host", "device")
 class DBTransforms:
     """What happens to a decoded page, in order.
 
-    `transforms` may mix stages of `ocr.pipeline` with Albumentations transforms, except those that need masks or
-    metadata. Everything before the first random one is fixed and may be cached. A `Normalize` at the end runs in one
+    `transforms` can mix stages of `ocr.pipeline` with Albumentations transforms, except those that need masks or
+    metadata. Everything before the first random one is fixed and can be cached. A `Normalize` at the end runs in one
     pass with the conversion to a tensor (`normalize="host"`), or on the model's device, so that images stay uint8
     until then (`normalize="device"`).
     """
@@ -40,7 +40,7 @@ class DBTransforms:
     def __init__(self, transforms: Sequence[Any], keypoint_params: Any = None, normalize: str = "host") -> None:
         if normalize not in NORMALIZE_WHERE:
             raise ConfigError(
-                f"normalize={normalize!r} is not one of {', '.join(NORMALIZE_WHERE)}",
+                f"normalize={normalize!r} must be one of {', '.join(NORMALIZE_WHERE)}",
                 setting="normalize",
                 value=normalize,
             )
@@ -122,7 +122,7 @@ def _refuse_other_points(keypoint_params: Any) -> None:
     by_name = keypoint_params.get if isinstance(keypoint_params, Mapping) else partial(getattr, keypoint_params)
     if by_name("format", None) != "xy":
         raise ConfigError(
-            f"keypoint_params={keypoint_params!r}: polygons are (x, y), so the format must be 'xy'",
+            f"keypoint_params={keypoint_params!r} must have the format 'xy'",
             setting="keypoint_params",
             value=keypoint_params,
         )
@@ -131,7 +131,7 @@ def _refuse_other_points(keypoint_params: Any) -> None:
 def _flatten(transforms: Any) -> list[Any]:
     """Replace an Albumentations `Compose` by its members, all of which run anyway."""
     if OmegaConf.is_config(transforms):
-        # Hydra passes a list of dataclasses, such as our stages, as a config of their fields.
+        # Hydra passes a list of dataclasses, such as GlyphFeed's stages, as a config of their fields.
         transforms = OmegaConf.to_object(transforms)
     if isinstance(transforms, Sequence) and not isinstance(transforms, str):
         return [step for member in transforms for step in _flatten(member)]
@@ -148,17 +148,17 @@ def _take_normalization(steps: list[Any]) -> tuple[list[Any], Normalize | None]:
         return [], None
     _refuse_pixels_after_normalization(steps)
     *before, last = steps
-    # After one of these the page is float already, and our own normalisation would leave it unchanged.
+    # After one of these the page is float already, and GlyphFeed's normalisation would leave it unchanged.
     made_float = next((step for step in before if is_kind_of(step, *TO_FLOAT)), None)
-    ours = next((step for step in steps if isinstance(step, Normalize)), None)
-    if ours and (made_float or ours is not last):
+    plain = next((step for step in steps if isinstance(step, Normalize)), None)
+    if plain and (made_float or plain is not last):
         raise ConfigError(
-            f"transforms: {ours!r} must be the last transform, and the only one that makes floats. Move it to the end",
+            f"transforms: {plain!r} must be the last transform, and the only one that makes floats. Move it to the end",
             setting="transforms",
-            value=ours,
+            value=plain,
         )
-    if ours:
-        return before, ours
+    if plain:
+        return before, plain
     if made_float is None and _is_plain_normalization(last):
         return before, Normalize(_three(last.mean), _three(last.std), last.max_pixel_value)
     return steps, None
@@ -170,8 +170,8 @@ def _refuse_pixels_after_normalization(steps: list[Any]) -> None:
     for step in steps:
         if is_normalized and isinstance(step, RandomPixels):
             raise ConfigError(
-                f"transforms: {step!r} comes after the normalisation, but changes colours from 0 to 1. Move it in "
-                "front of it",
+                f"transforms: {step!r} comes after the normalisation, but changes colours from 0 to 1. Move it "
+                "before the normalisation",
                 setting="transforms",
                 value=step,
             )

@@ -133,8 +133,8 @@ class OCRWebDataset(PageDataset):
         elif index.stages != ready_stages(self.path.fixed_part):
             path = " -> ".join(map(repr, self.path.fixed_part.parts))
             raise ConfigError(
-                f"tar_path: the ready samples of {location} were made by other stages, parameters, code, Python or "
-                f"libraries than these: {path}. Convert again, or read raw shards",
+                f"tar_path: the ready samples of {location} are stale: they were not made by these stages, code and "
+                f"libraries ({path}). Convert again, or read raw shards",
                 setting="tar_path",
                 path=location,
             )

@@ -35,7 +35,7 @@ class Detections:
     polygons: Polygons
     scores: NDArray[np.float32]
     left_out: int = 0
-    """How many boxes `max_candidates` cut off: those of the lowest scores."""
+    """How many boxes `max_candidates` cut off, lowest scores first."""
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -46,7 +46,7 @@ class BoxesFromMap:
     """Outlines of a probability map, scored by the mean inside, and moved out as far as the targets shrink text.
 
     `unclip_ratio="exact"` inverts the shrinking by `shrink_ratio`. With a number the distance is area * unclip_ratio /
-    length, and the boxes are those of the published DBNet post-processing, with three exceptions: the outline of a hole
+    length, and the boxes equal the published DBNet post-processing, with three exceptions: the outline of a hole
     is not a box; a bay that closes when a box is unclipped is filled, and the box kept; a corner at 348.99997 counts as
     349.
 
@@ -103,7 +103,7 @@ class BoxesFromMap:
             polygons, scores = polygons.select(solid), scores[solid]
         left_out = 0 if self.max_candidates is None else max(0, len(scores) - self.max_candidates)
         if left_out:
-            # Stable, so that of equal scores the upper one stays.
+            # Stable, so that the upper one of equal scores stays.
             keep = np.ones(len(scores), dtype=np.bool_)
             keep[np.argsort(-scores, kind="stable")[self.max_candidates :]] = False
             polygons, scores = polygons.select(keep), scores[keep]
@@ -121,8 +121,8 @@ class BoxesFromMap:
         marks = _own_marks(*prob_map_hw.shape)
         if not binarize(prob_map_hw, float(self.thresh), marks):
             raise ValueError(
-                "boxes: the probability map has NaN or infinite values, so the model's weights or its input have them "
-                "too. Look for the first bad loss of the training, or try trainer.precision=32-true"
+                "boxes: the probability map has NaN or infinite values, from the weights of the model or its input. "
+                "Look for the first bad loss of the training, or try trainer.precision=32-true"
             )
         points, starts = trace_outlines(marks)
         unclipped = polygons_from_outlines if self.use_polygon else quads_from_outlines

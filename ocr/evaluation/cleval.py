@@ -98,7 +98,7 @@ class CLEvalMetric(Metric):
         """For each range of text heights, which words are out of it or ignored anyway."""
         if longer_side is None:
             if len(self.scale_ranges) > 1:
-                raise ValueError("scale_wise=True, but no img_longer_length: pass the page's longer side in pixels")
+                raise ValueError("scale_wise=True, but no img_longer_length. Pass the page's longer side in pixels")
             return [gts.ignore]
         heights = relative_heights(gts.rings, longer_side)
         return [gts.ignore | ~((low <= heights) & (heights <= high)) for low, high in self.scale_ranges]
@@ -138,20 +138,20 @@ def _read_words(
 ) -> Words:
     texts: tuple[str | None, ...] = (None,) * len(rings) if letters is None else tuple(letters)
     if len(texts) != len(rings):
-        raise ValueError(f"{side}_letters has {len(texts)} texts for {len(rings)} {side}_quads: pass one per box")
+        raise ValueError(f"{side}_letters has {len(texts)} texts for {len(rings)} {side}_quads. Pass one per box")
     if ignore is None:
         return Words(rings, texts, np.array([text == UNREADABLE for text in texts], dtype=np.bool_))
     flags = np.asarray(ignore, dtype=np.bool_).reshape(-1)
     if len(flags) != len(rings):
-        raise ValueError(f"{side}_is_dcs has {len(flags)} flags for {len(rings)} {side}_quads: pass one per box")
+        raise ValueError(f"{side}_is_dcs has {len(flags)} flags for {len(rings)} {side}_quads. Pass one per box")
     return Words(rings, texts, flags)
 
 
 def _require_texts(dets: Words, gts: Words) -> None:
-    for side, words, cure in (
-        ("det", dets, "leave det_letters out to score detection alone"),
-        ("gt", gts, "pass its text, mark it in gt_is_dcs, or leave det_letters out to score detection alone"),
+    for side, words, fix in (
+        ("det", dets, "Leave det_letters out to score detection alone"),
+        ("gt", gts, "Pass its text, mark it in gt_is_dcs, or leave det_letters out to score detection alone"),
     ):
         for index, (text, ignored) in enumerate(zip(words.texts, words.ignore.tolist(), strict=True)):
             if text is None and not ignored:
-                raise ValueError(f"det_letters asks for end-to-end scores, but {side}_letters[{index}] is None: {cure}")
+                raise ValueError(f"det_letters asks for end-to-end scores, but {side}_letters[{index}] is None. {fix}")

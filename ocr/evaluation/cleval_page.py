@@ -1,6 +1,6 @@
 """CLEval of one page: words and detections are matched by area and by the characters covered, then counted.
 
-The rules are those of the published implementation, https://github.com/clovaai/CLEval. There every word meets every
+The rules follow the published implementation, https://github.com/clovaai/CLEval. There every word meets every
 detection; here only pairs whose bounding boxes touch are examined; all others share nothing.
 """
 
@@ -49,7 +49,7 @@ class Pairs:
     """Words and detections that touch: pair k is word `gt[k]` and detection `det[k]`.
 
     `precision` is the share of the detection that is in the word, `hits` the word's characters that it covers:
-    `hits[starts[k]:starts[k + 1]]` are those of the packed characters from `first_char[k]` on.
+    `hits[starts[k]:starts[k + 1]]` belong to the packed characters from `first_char[k]` on.
     """
 
     gt: NDArray[np.int64]
@@ -111,7 +111,7 @@ class Page:
         )
 
     def _gt_reach(self) -> NDArray[np.float64]:
-        """Bounds of each word together with its characters, which may be outside the outline cut to whole pixels."""
+        """Bounds of each word together with its characters, which can be outside the outline cut to whole pixels."""
         bounds = self.gts.bounds
         word = np.repeat(np.arange(len(self.gts)), self.lengths)
         np.minimum.at(bounds[:, :2], word, self.centers)
@@ -171,7 +171,7 @@ class Page:
         for gt, own in rows.items():
             hits = [pairs.hits[starts[row] : starts[row + 1]] for row in own]
             readers[gt] = reading_order([dets[row] for row in own], hits)
-        # A letter that two words claim goes to the first. The published order is that of this set.
+        # A letter that two words claim goes to the first. The published order is the order of this set.
         gt_order = set(range(len(self.gts))) - set(np.flatnonzero(ignore).tolist())
         return count_read_letters(self.gt_texts, self.det_texts, list(gt_order), readers)
 

@@ -15,7 +15,7 @@ MAX_GUESSED_LENGTH = 10
 
 
 def corner_frames(rings: Rings) -> NDArray[Any]:
-    """(N, 4, 2) corners of each word: its own if it has four, else those of the smallest rectangle around it."""
+    """(N, 4, 2) corners of each word: its own if it has four, else the corners of the smallest rectangle around it."""
     sizes = rings.sizes
     frames = np.empty((len(rings), 4, 2), dtype=rings.vertices.dtype)
     quads = sizes == 4
@@ -76,7 +76,7 @@ def character_centers(
     upright = ratios < upright_ratio
     corners = np.where(upright[:, None, None], np.roll(frames, 1, axis=1), frames)
     begin, end = (corners[:, 0] + corners[:, 3]) / 2, (corners[:, 1] + corners[:, 2]) / 2
-    # The input's own precision: in float32 a centre may fall on the other side of a box's border than in float64.
+    # The input's own precision: in float32 a centre can fall on the other side of a box's border than in float64.
     step = (end - begin) / np.maximum(lengths, 1)[:, None].astype(frames.dtype)
     word = np.repeat(np.arange(len(rings)), lengths)
     place = (np.arange(starts[-1]) - starts[word]).astype(frames.dtype)

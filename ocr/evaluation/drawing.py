@@ -33,7 +33,7 @@ def write_picture(path: Path, picture_hwc: NDArray[np.uint8]) -> None:
     try:
         fits, encoded = cv2.imencode(path.suffix, picture_hwc[:, :, ::-1])
     except cv2.error as error:
-        problem = f"cannot write {path}: name a picture .jpg or .png, not {path.suffix!r}"
+        problem = f"cannot write {path}, suffix {path.suffix!r}. Use .jpg or .png"
         raise OutputError(problem, value=path.suffix, path=path) from error
     if not fits:  # A JPEG has at most 65,500 pixels on a side.
         height, width = picture_hwc.shape[:2]

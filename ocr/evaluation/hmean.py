@@ -36,7 +36,7 @@ class Counts:
 
     @property
     def precision(self) -> float:
-        """Without boxes 1 if there is no word either, else 0: the protocol's rule for a page."""
+        """Without boxes 1 if the page has no words either, else 0: the protocol's rule for a page."""
         return self.matched / self.boxes if self.boxes else float(self.words == 0)
 
     @property
@@ -117,7 +117,7 @@ class HmeanIoU(Metric):
         gts = read_rings(gt_polygons, "gt_polygons").in_float64()
         ignore = np.zeros(len(gts), dtype=np.bool_) if gt_ignore is None else np.asarray(gt_ignore, dtype=np.bool_)
         if ignore.shape != (len(gts),):
-            raise ValueError(f"gt_ignore has shape {ignore.shape} for {len(gts)} gt_polygons: pass one flag per word")
+            raise ValueError(f"gt_ignore has shape {ignore.shape} for {len(gts)} gt_polygons. Pass one flag per word")
         thresholds = (self.iou_threshold, *self.also_at)
         overlaps = measure_overlaps(dets, gts, ignore, self.ignore_threshold)
         matched = [len(overlaps.match(threshold)) for threshold in thresholds]
@@ -129,9 +129,9 @@ class HmeanIoU(Metric):
         self.last_page = tuple(Counts(count, boxes, words) for count in matched)
 
     def compute(self) -> dict[str, Tensor]:
-        """Scores `precision`, `recall` and `hmean`, and those of `also_at`.
+        """Scores `precision`, `recall` and `hmean`, and the same at each threshold of `also_at`.
 
-        If there is no word to find, recall is 1, and precision is 1 if nothing was detected either, else 0: the
+        Without words to find, recall is 1, and precision is 1 if nothing was detected either, else 0: the
         protocol's rule for a page. If there are words and nothing was detected, all three are 0.
         """
         scores = self._scores(int(self.matched))
@@ -161,7 +161,7 @@ class Overlaps:
 
     @property
     def iou(self) -> NDArray[np.float64]:
-        """Shared area over that of both together, per pair."""
+        """Shared area over the area of the union, per pair."""
         union = self.gt_areas[self.gt] + self.det_areas[self.det] - self.shared
         return np.divide(self.shared, union, out=np.zeros(len(union)), where=union > 0)
 

@@ -27,7 +27,7 @@ Part = tuple[Element, str | None, str | None, bool]
 
 
 def sniff_alto(tag: str) -> bool:
-    """Whether the first element of an XML is that of ALTO."""
+    """Whether the first element of an XML is the root of ALTO."""
     return tag == "alto"
 
 
@@ -37,7 +37,7 @@ def read_alto(pages: PageBuilder) -> None:
     found = list(root.iter("Page")) if root.tag == "alto" else []
     if len(found) != 1:
         raise AnnotationError(
-            f"{where}: {len(found)} <Page> in <{root.tag}>, and one is read: split the file, or set annotation_format",
+            f"{where}: {len(found)} <Page> in <{root.tag}>, expected one. Split the file, or set annotation_format",
             value=len(found),
         )
     (element,) = found
@@ -53,7 +53,7 @@ def read_alto(pages: PageBuilder) -> None:
 
 
 def _name_image(pages: PageBuilder, page: NewPage) -> None:
-    """Files are named after what was scanned, which may be a TIFF that nobody keeps, and are next to its namesake."""
+    """Files are named after the scan, which can be a deleted TIFF, and are next to the image of the same stem."""
     written = (pages.root.findtext("Description/sourceImageInformation/fileName") or "").strip()
     if written and (not pages.names.has_folder or pages.names.exists(pages.names.of_path(written))):
         page.of_path(written)
@@ -66,7 +66,7 @@ def _measure(pages: PageBuilder, page: NewPage, element: Element) -> Scale:
     unit = (pages.root.findtext("Description/MeasurementUnit") or PIXEL).strip()
     if unit not in UNITS:
         raise AnnotationError(
-            f"{page.place}: MeasurementUnit is {unit}, not one of {', '.join(UNITS)}: correct the file",
+            f"{page.place}: MeasurementUnit is {unit}, expected {', '.join(UNITS)}. Correct the file",
             setting="MeasurementUnit",
             value=unit,
         )
@@ -79,7 +79,9 @@ def _measure(pages: PageBuilder, page: NewPage, element: Element) -> Scale:
     assert page.name is not None
     page.size = pages.names.size_of(page.name, page.place)
     if min(width, height) <= 0:
-        raise AnnotationError(f"{page.place}: a page of {width} x {height} {unit}: correct it", value=(width, height))
+        raise AnnotationError(
+            f"{page.place}: the page is {width} x {height} {unit}. Correct its size", value=(width, height)
+        )
     return page.size[0] / width, page.size[1] / height
 
 
@@ -122,7 +124,7 @@ def _outline(element: Element, place: str) -> list[list[float]]:
     sides = numbers(re.split(r"[\s,]+", points.strip()), place, '"POINTS"')
     if len(sides) % 2:
         raise AnnotationError(
-            f"{place}: POINTS has {len(sides)} numbers, which are not pairs: correct it", setting="POINTS", value=points
+            f"{place}: POINTS has {len(sides)} numbers, expected pairs. Correct it", setting="POINTS", value=points
         )
     return [sides[at : at + 2] for at in range(0, len(sides), 2)]
 

@@ -20,7 +20,7 @@ class Categories:
 
     chosen: frozenset[str] | None = None
     are_texts: bool = False
-    """Whether the labels of regions are no categories but what is written there."""
+    """Whether the labels of regions are their texts, not categories."""
     left_out: Counter[str] = field(default_factory=Counter)
 
     def is_text(self, name: str | None) -> bool:
@@ -36,8 +36,8 @@ class Categories:
             return []
         counts = ", ".join(f"{count} of {name}" for name, count in sorted(self.left_out.items()))
         return [
-            f"{where}: read the annotations of {', '.join(sorted(self.chosen or ()))}, left out {counts}: "
-            "set annotation_categories (--categories) to those that are text"
+            f"{where}: read {', '.join(sorted(self.chosen or ()))}, left out {counts}. "
+            "Set annotation_categories (--categories) to the categories of text"
         ]
 
 
@@ -52,8 +52,8 @@ def choose_categories(
     counts = Counter(names)
     if may_be_texts and wanted == "auto" and _look_like_texts(counts):
         notes.append(
-            f"{where}: the labels are read as the texts of the regions: "
-            "set annotation_categories (--categories) to those that are text if they are categories"
+            f"{where}: labels are read as the texts of the regions. "
+            "If they are categories, set annotation_categories (--categories) to the ones that are text"
         )
         return Categories(are_texts=True)
     known = sorted(counts)
@@ -62,7 +62,8 @@ def choose_categories(
         for name in wanted:
             if name not in known:
                 raise ConfigError(
-                    f"annotation_categories={list(wanted)} (--categories): {near_names(name, known)}",
+                    f"annotation_categories={list(wanted)} (--categories): {name!r} is unknown. "
+                    f"{near_names(name, known)}",
                     setting="annotation_categories",
                     value=name,
                 )
@@ -72,8 +73,8 @@ def choose_categories(
         if not chosen and len(known) - len(ignored) > 1:
             listed = ", ".join([*known[:_MAX_LISTED], *["..."][: len(known) > _MAX_LISTED]])
             notes.append(
-                f"{where}: no category is named like text, so all are read as text ({listed}): "
-                "set annotation_categories (--categories) to those that are"
+                f"{where}: no category is named like text, so all are read as text ({listed}). "
+                "Set annotation_categories (--categories) to the categories of text"
             )
         chosen = chosen | ignored if chosen else set(known)
     return Categories(None if chosen == set(known) else frozenset(chosen))

@@ -35,21 +35,21 @@ def read_coco(pages: PageBuilder) -> None:
     """Pages by image; an image without annotations is a page without text."""
     root, where = pages.root, pages.where
     if not isinstance(root, dict):
-        raise AnnotationError(f"{where}: the file holds a {type(root).__name__}, not an object: correct it", value=root)
+        raise AnnotationError(f"{where}: the file holds a {type(root).__name__}, not an object. Correct it", value=root)
     text_ocr = isinstance(root.get("imgs"), dict) and isinstance(root.get("anns"), dict)
     images, annotations = _sections(root, where, text_ocr)
     page_of: dict[str, NewPage] = {}
     for image in images:
         if not isinstance(image, dict) or not isinstance(image.get("file_name"), str) or "id" not in image:
             raise AnnotationError(
-                f'{where}: image {shorten(image)} has no "id" or no "file_name": correct the file', value=image
+                f'{where}: image {shorten(image)} has no "id" or no "file_name". Correct the file', value=image
             )
         key = str(image["id"])
         with pages.page(f"{where}: image id {key}") as page:
             page.of_path(image["file_name"])
             if key in page_of:
                 raise AnnotationError(
-                    f"{where}: image id {key}, {page.name}, occurs twice: remove one", value=page.name
+                    f"{where}: image id {key}, {page.name}, occurs twice. Remove one", value=page.name
                 )
             page.measured(image.get("width"), image.get("height"))
         page_of[key] = page
@@ -73,13 +73,13 @@ def _category_names(root: Any) -> dict[str, str]:
 def _page_of(annotation: Any, page_of: dict[str, NewPage], where: str) -> NewPage:
     if not isinstance(annotation, dict):
         raise AnnotationError(
-            f"{where}: annotation {shorten(annotation)} is not an object: correct the file", value=annotation
+            f"{where}: annotation {shorten(annotation)} is not an object. Correct the file", value=annotation
         )
     page = page_of.get(str(annotation.get("image_id")))
     if page is None:
         raise AnnotationError(
             f"{where}: annotation {annotation.get('id')} is of image_id={annotation.get('image_id')!r}, "
-            "which is not among the images: add the image or remove the annotation",
+            "which is not among the images. Add the image or remove the annotation",
             setting="image_id",
             value=annotation.get("image_id"),
         )
@@ -92,8 +92,8 @@ def _sections(root: dict[str, Any], where: str, text_ocr: bool) -> tuple[list[An
     for section in ("images", "annotations"):
         if not isinstance(root.get(section), list):
             raise AnnotationError(
-                f'{where}: "{section}" is {shorten(root.get(section), 40)}, and COCO has a list there: '
-                "set annotation_format to the format of the file",
+                f'{where}: "{section}" is {shorten(root.get(section), 40)}, expected a list. '
+                "Set annotation_format to the format of the file",
                 setting=section,
                 value=root.get(section),
             )
@@ -109,7 +109,7 @@ def _read_annotation(page: NewPage, annotation: dict[str, Any], illegible: bool)
     ignore = illegible or _is_ignored(annotation)
     language, orientation = known.get("language"), text_or_none(known.get("orientation"))
     outlines = _outlines(annotation, f"{page.place}: word {key}")
-    # A word behind a post has several parts. All are text: keeping only the largest would teach that the rest is not.
+    # A word that a post covers has several parts. Keeping only the largest would teach that the others are background.
     for part, outline in enumerate(outlines, start=1):
         page.word(outline, text, ignore, language, orientation, key if len(outlines) == 1 else f"{key}.{part}")
 
@@ -132,7 +132,7 @@ def _outlines(annotation: dict[str, Any], place: str) -> list[list[Any]]:
         # COCO writes crowds as masks; for a region that is only ignored, its box is enough.
         if not annotation.get("iscrowd"):
             raise AnnotationError(
-                f"{place}: segmentation is a run-length mask, and only polygons are read: export it as polygons",
+                f"{place}: segmentation is a run-length mask, expected polygons. Export it as polygons",
                 setting="segmentation",
                 value=outline,
             )
@@ -145,7 +145,7 @@ def _outlines(annotation: dict[str, Any], place: str) -> list[list[Any]]:
         return [to_pairs(outline)]
     if not isinstance(outline, list) or not all(isinstance(part, list) for part in outline):
         raise AnnotationError(
-            f"{place}: segmentation is {shorten(outline)}, not a list of polygons: correct the file",
+            f"{place}: segmentation is {shorten(outline)}, expected a list of polygons. Correct the file",
             setting="segmentation",
             value=outline,
         )
@@ -157,7 +157,7 @@ def _outlines(annotation: dict[str, Any], place: str) -> list[list[Any]]:
 def _box_corners(box: Any, place: str) -> list[list[float]]:
     if not isinstance(box, list) or len(box) != 4 or not all(type(number) in (int, float) for number in box):
         raise AnnotationError(
-            f"{place}: no polygon, and bbox is {shorten(box)}, not [x, y, width, height]: add one",
+            f"{place}: no polygon, and bbox is {shorten(box)}, expected [x, y, width, height]. Add one",
             setting="bbox",
             value=box,
         )
@@ -173,7 +173,7 @@ def _sample_bezier(numbers: Any, place: str) -> list[list[float]]:
         or not all(type(number) in (int, float) for number in numbers)
     ):
         raise AnnotationError(
-            f"{place}: bezier_pts is {shorten(numbers)}, not 16 numbers: correct the file",
+            f"{place}: bezier_pts is {shorten(numbers)}, expected 16 numbers. Correct the file",
             setting="bezier_pts",
             value=numbers,
         )
@@ -190,7 +190,7 @@ def _sample_bezier(numbers: Any, place: str) -> list[list[float]]:
 
 
 def write_coco(export: Export) -> Iterator[str]:
-    """One category, text; attributes are where CVAT looks for them, and beside the outline for everybody else."""
+    """One category, text. Attributes are written twice: where CVAT reads them, and next to the outline."""
     yield '{"categories": [{"id": 1, "name": "text", "supercategory": ""}],'
     images = (_image_entry(number, name, page) for number, (name, page) in enumerate(export.pages.items(), start=1))
     yield from json_list('\n"images": [', images, "],")

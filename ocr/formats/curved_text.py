@@ -18,7 +18,7 @@ from ocr.formats.lines import (
     judge_numbers,
     leading_numbers,
     parse_lines,
-    raise_faults,
+    raise_collected,
     shorten,
     split_polygon,
     to_number,
@@ -52,11 +52,11 @@ def _parse_records(text: str, where: str) -> tuple[Word, ...]:
     if text[: starts[0]].strip():
         raise unreadable(where, 1, text[: starts[0]].strip(), "Total-Text", _FORM)
     ends = [*starts[1:], len(text)]
-    words, faults = [], list[AnnotationError]()
+    words, errors = [], list[AnnotationError]()
     for start, end in zip(starts, ends, strict=True):
-        with collected(faults):
+        with collected(errors):
             words.append(_parse_record(text[start:end], where, text.count("\n", 0, start) + 1))
-    raise_faults(faults)
+    raise_collected(errors)
     return tuple(words)
 
 
@@ -71,7 +71,7 @@ def _parse_record(record: str, where: str, line: int) -> Word:
         raise unreadable(where, line, record.strip(), "Total-Text", _FORM) from error
     if len(xs) != len(ys):
         raise AnnotationError(
-            f"{where}, line {line}: {len(xs)} x for {len(ys)} y in {shorten(record.strip())}: correct the record",
+            f"{where}, line {line}: {len(xs)} x for {len(ys)} y in {shorten(record.strip())}. Correct the record",
             value=record.strip(),
         )
     ignore = transcription in ("", *TOTAL_TEXT_IGNORED) or orientation == "#"
@@ -131,8 +131,8 @@ def _ctw1500_xml(text: str, where: str) -> tuple[Word, ...]:
         foreign = name_of_xml(root)
         looks = "this XML is not of CTW1500" if foreign is None else f"this looks like {foreign}, not like CTW1500"
         raise AnnotationError(
-            f"{where}: {looks} (CTW1500 has one <image> with a <box> and <segs> per word): "
-            "set annotation_format to its format, or convert it",
+            f"{where}: {looks}, expected one <image> with a <box> and <segs> per word. "
+            "Set annotation_format to its format, or convert it",
             value=foreign or root.tag,
         )
     return tuple([_parse_box(box, f"{at:04d}", where) for at, box in enumerate(boxes, start=1)])
@@ -143,8 +143,8 @@ def _parse_box(box: ElementTree.Element, key: str, where: str) -> Word:
     fields, rest = leading_numbers(outline)
     if rest is not None:
         raise AnnotationError(
-            f"{where}: word {key}: <segs> is {shorten(outline)}, not x1,y1,...,x14,y14: "
-            "correct the file, or set annotation_format to its format",
+            f"{where}: word {key}: <segs> is {shorten(outline)}, expected x1,y1,...,x14,y14. "
+            "Correct the file, or set annotation_format to its format",
             setting="segs",
             value=outline,
         )

@@ -22,7 +22,7 @@ _REFUSED = ("ellipse", "mask", "cuboid")
 
 
 def cvat_categories(pages: PageBuilder) -> Iterator[str]:
-    """The labels of the task, and those of the shapes."""
+    """The labels of the task and of its shapes."""
     for label in pages.root.iter("label"):
         yield label.findtext("name") or ""
     for image in pages.root.iter("image"):
@@ -30,7 +30,7 @@ def cvat_categories(pages: PageBuilder) -> Iterator[str]:
 
 
 def sniff_cvat(tag: str) -> bool:
-    """Whether the first element of an XML is that of CVAT."""
+    """Whether the first element of an XML is the root of CVAT."""
     return tag == "annotations"
 
 
@@ -38,12 +38,12 @@ def read_cvat(pages: PageBuilder) -> None:
     """Pages by image; an image without shapes is a page without text."""
     root, where = pages.root, pages.where
     if root.find("track") is not None:
-        raise AnnotationError(f"{where}: this is CVAT for video: export the task as CVAT for images 1.1", value="track")
+        raise AnnotationError(f"{where}: this is CVAT for video. Export the task as CVAT for images 1.1", value="track")
     for image in root.iter("image"):
         with pages.page(f"{where}: image {image.get('id')}") as page:
             written = image.get("name")
             if not written:
-                raise AnnotationError(f"{page.place} has no name: correct the file", setting="name", value=written)
+                raise AnnotationError(f"{page.place} has no name. Correct the file", setting="name", value=written)
             page.of_path(written)
             page.measured(image.get("width"), image.get("height"))
             for number, shape in enumerate(image, start=1):
@@ -57,7 +57,7 @@ def _read_shape(pages: PageBuilder, page: NewPage, shape: Element, number: int) 
     if shape.tag not in _READ + _REFUSED or not pages.categories.is_text(label):
         return
     if shape.tag in _REFUSED:
-        raise AnnotationError(f"{place}: a {shape.tag} is not read: draw it as a polygon", value=shape.tag)
+        raise AnnotationError(f"{place}: a {shape.tag} cannot be read. Draw it as a polygon", value=shape.tag)
     attributes = {item.get("name", "").lower(): (item.text or "") for item in shape.iter("attribute")}
     text = next((attributes[field] for field in TRANSCRIPTIONS if field in attributes), None)
     flags = [attribute for attribute, value in attributes.items() if is_true(value)]
@@ -81,7 +81,7 @@ def _polygon(written: str, place: str) -> list[list[float]]:
     pairs = [pair.split(",") for pair in written.split(";") if pair]
     if not pairs or any(len(pair) != 2 for pair in pairs):
         raise AnnotationError(
-            f'{place}: points are {shorten(written)}, not "x,y;x,y;...": correct the file',
+            f'{place}: points are {shorten(written)}, expected "x,y;x,y;...". Correct the file',
             setting="points",
             value=written,
         )

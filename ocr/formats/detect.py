@@ -87,7 +87,7 @@ def detect(where: str, texts: Mapping[Path, str]) -> str:
     files.pop("point", None)
     if not files:
         raise AnnotationError(
-            f"{where}: no annotation file has a polygon in it, so nothing shows their format: set annotation_format",
+            f"{where}: no annotation file has a polygon to tell the format by. Set annotation_format",
             setting="annotation_format",
             path=where,
         )
@@ -153,13 +153,13 @@ def _shape(line: str) -> str | None:
 
 
 def _foreign_lines(foreign: list[tuple[Path, int, str]]) -> AnnotationError:
-    faults = [f"{path}, line {number}: {shorten(line)} is in no known format" for path, number, line in foreign]
+    errors = [f"{path}, line {number}: {shorten(line)} is in no known format" for path, number, line in foreign]
     path, _, line = foreign[0]
     answer = answer_by_suffix(path)
-    cure = "set annotation_format to its format if it is one of them, or convert it"
-    tried = f"Tried on the first of these lines: {refusals(line)}: {cure}"
+    fix = "Set annotation_format to its format if it is one of these, or convert it"
+    tried = f"The first of these lines {refusals(line)}. {fix}"
     return AnnotationError(
-        f"{list_faults(faults)}\n{tried}" if answer is None else f"{path}: {answer}",
+        f"{list_faults(errors)}\n{tried}" if answer is None else f"{path}: {answer}",
         value=line,
         path=path,
     )
@@ -173,7 +173,7 @@ def mixed_formats(where: str, files: Mapping[str, list[Path]]) -> AnnotationErro
         more = ", ..." if len(paths) > _NAMED_FILES else ""
         groups.append(f"{SHAPES.get(shape, shape)} in {len(paths)} file{'s'[: len(paths) > 1]}: {names}{more}")
     return AnnotationError(
-        f"{where}: several formats are mixed ({'; '.join(groups)}): put each into its own folder, "
+        f"{where}: several formats are mixed ({'; '.join(groups)}). Put each into its own folder, "
         "or set annotation_format to one that reads all files",
         value=list(files),
         path=where,
@@ -193,7 +193,7 @@ def detect_json(root: Any, where: str) -> str:
     else:
         looks = "the JSON is in no known format" if foreign is None else f"this looks like {foreign}, which is not read"
     raise AnnotationError(
-        f'{where}: {looks}: it holds {held}; native is {{"images": {{...}}}}: set annotation_format to its format if '
+        f'{where}: {looks}, found {held}, expected {{"images": {{...}}}}. Set annotation_format to its format if '
         f"that is one of {', '.join(known)}, or convert it (docs/data.md shows them)",
         value=found or foreign or held,
         path=where,

@@ -51,7 +51,8 @@ def read_paddle(pages: PageBuilder) -> None:
             for entry in entries:
                 if not isinstance(entry, dict):
                     raise AnnotationError(
-                        f"{page.next_place} is {shorten(entry)}, not an object: correct the label file", value=entry
+                        f"{page.next_place} is {shorten(entry)}, expected an object. Correct the label file",
+                        value=entry,
                     )
                 text = entry.get("transcription")
                 page.word(entry.get("points"), text, bool(entry.get("difficult")) or text in PADDLE_IGNORED)  # type: ignore[arg-type]
@@ -61,7 +62,9 @@ def write_paddle(export: Export) -> Iterator[str]:
     """A line per image; a word without a text is written with an empty one, as PPOCRLabel does before it is read."""
     for name, page in export.pages.items():
         if set(name) & {"\t", "\n", "\r"}:
-            raise AnnotationError(f"{name!r}: a label file cannot hold this name: rename the image", value=name)
+            raise AnnotationError(
+                f"{name!r}: a tab or line break in the name of an image. Rename the image", value=name
+            )
         entries = [
             {
                 "transcription": "" if word.text is None else word.text,
@@ -102,7 +105,7 @@ def _instance(instance: dict[str, Any], place: str) -> list[list[float]]:
     box = numbers(expect(instance.get("bbox"), list, place, 'no "polygon", and "bbox"'), place, '"bbox"')
     if len(box) != 4:
         raise AnnotationError(
-            f'{place}: "bbox" has {len(box)} numbers, not left, top, right, bottom: correct it',
+            f'{place}: "bbox" has {len(box)} numbers, expected left, top, right, bottom. Correct it',
             setting="bbox",
             value=box,
         )

@@ -40,12 +40,12 @@ def read_funsd(pages: PageBuilder) -> None:
                 box = numbers(found, spot, '"box"')
                 if len(box) != 4:
                     raise AnnotationError(
-                        f'{spot}: "box" has {len(box)} numbers, not left, top, right, bottom: correct it',
+                        f'{spot}: "box" has {len(box)} numbers, expected left, top, right, bottom. Correct it',
                         setting="box",
                         value=box,
                     )
                 text = text_or_none(word.get("text"))
-                # The forms leave the text of what nobody could read empty.
+                # The forms leave illegible text empty.
                 page.word(box_corners(*box), text or None, text == "")
 
 
@@ -99,7 +99,7 @@ def read_wildreceipt(pages: PageBuilder) -> None:
                 spot = page.next_place
                 if isinstance(word, dict) and "box" not in word and "segmentation" in word:
                     raise AnnotationError(
-                        f"{spot}: this looks like the JSON lines of MMOCR 0.x, which are not read: convert them to "
+                        f"{spot}: this looks like the JSON lines of MMOCR 0.x, which are not read. Convert them to "
                         "MMOCR 1.x",
                         value=word["segmentation"],
                     )

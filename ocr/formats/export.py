@@ -11,7 +11,7 @@ from typing import Any
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Page, Word
 from ocr.formats.native import to_json
-from ocr.formats.validate import fault_of
+from ocr.formats.validate import points_error
 from ocr.formats.values import TOLERANCE, RotatedBox, as_rotated_box
 
 LOCAL_FILES = "/data/local-files/?d="
@@ -37,12 +37,12 @@ class Export:
             scores = self.scores.get(name, ())
             if len(scores) != len(page.words):
                 raise AnnotationError(
-                    f"{name}: {len(scores)} scores for {len(page.words)} words: give each word one", value=name
+                    f"{name}: {len(scores)} scores for {len(page.words)} words. Pass one per word", value=name
                 )
         for word, score in zip(page.words, scores, strict=True):
-            if fault := fault_of(word.points):
+            if error := points_error(word.points):
                 raise AnnotationError(
-                    f"{name}: word {word.key} {fault}: `glyphfeed doctor DATA --fix` writes a repaired copy to convert",
+                    f"{name}: word {word.key} {error}. Convert the repaired copy of `glyphfeed doctor DATA --fix`",
                     value=word.points,
                 )
             nested = isinstance(word.points[0][0], list | tuple)
@@ -52,8 +52,8 @@ class Export:
         """Width and height of a page, for formats that cannot do without."""
         if page.size is None:
             raise AnnotationError(
-                f"{name}: the annotation does not state the size of this page, which the format needs: "
-                "set image_path to the folder of the images",
+                f"{name}: the annotation does not state the size of this page, which the format needs. "
+                "Set image_path to the folder of the images",
                 setting="image_path",
                 value=name,
             )

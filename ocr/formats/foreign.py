@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 
 from ocr.formats.lines import leading_numbers
 
-_ARCHIVE = "an archive is not read: unpack it, and set annotation_path to what is in it"
+_ARCHIVE = "Archives are not read. Unpack it, and set annotation_path to its contents"
 SUFFIXES = {
-    ".mat": "Matlab files are not supported: use the text files of the dataset",
-    ".csv": "tables are not read: convert it to the native JSON (docs/data.md shows it)",
+    ".mat": "Matlab files are not supported. Use the text files of the dataset",
+    ".csv": "Tables are not read. Convert it to the native JSON (docs/data.md shows it)",
     **dict.fromkeys((".zip", ".tar", ".gz", ".tgz", ".rar", ".7z"), _ARCHIVE),
-    **dict.fromkeys((".pkl", ".npz", ".npy"), "Python binaries are not read: convert it to the native JSON"),
+    **dict.fromkeys((".pkl", ".npz", ".npy"), "Python binaries are not read. Convert it to the native JSON"),
 }
 """File suffixes that get an answer of their own."""
 
@@ -21,7 +21,7 @@ SUFFIXES = {
 def answer_by_suffix(path: PurePath) -> str | None:
     """What to do about a file of a kind that is never read; None if its name says nothing.
 
-    >>> answer_by_suffix(PurePath("gt.mat")).split(":")[0]
+    >>> answer_by_suffix(PurePath("gt.mat")).split(".")[0]
     'Matlab files are not supported'
     """
     return SUFFIXES.get(path.suffix.lower())
@@ -59,10 +59,10 @@ def name_of_json(root: Any) -> str | None:
 
 
 def refusals(line: str) -> str:
-    """Why each known format refuses a line of text, for the message about a foreign file."""
+    """How a line of text begins, and how each known format does, for the message about a foreign file."""
     count = len(leading_numbers(line)[0])
     return (
-        "most formats are JSON or XML; paddle has a path, a tab and a JSON list; the XML of ctw1500 begins with <; "
-        f"this line begins with {count} numbers between commas, and icdar2013 has 4, icdar2015 8, total_text 6 "
-        "and more or x: [[...]], ctw1500 6 and more before #### or 32"
+        f"begins with {count} numbers between commas. Expected icdar2013: 4; icdar2015: 8; total_text: 6 or more, "
+        "or x: [[...]]; ctw1500: 32, or 6 or more before ####, or XML; paddle: a path, a tab and a JSON list; "
+        "others: JSON or XML"
     )

@@ -51,7 +51,7 @@ def parse_icdar2013(text: str, where: str) -> tuple[Word, ...]:
 
 
 def parse_icdar2015(text: str, where: str) -> tuple[Word, ...]:
-    """Words of `x1,y1,x2,y2,x3,y3,x4,y4,text`; the text may contain commas. Reads MLT and RCTW-17 too.
+    """Words of `x1,y1,x2,y2,x3,y3,x4,y4,text`; the text can contain commas. Reads MLT and RCTW-17 too.
 
     >>> parse_icdar2015("1,2,9,2,9,5,1,5,Tel, Fax", "gt_img_1.txt")[0].text
     'Tel, Fax'
@@ -73,7 +73,7 @@ def parse_icdar2015(text: str, where: str) -> tuple[Word, ...]:
 def _split_prefixes(words: tuple[Word, ...]) -> tuple[Word, ...]:
     """Separate the script of MLT and the flag of RCTW-17 from the texts.
 
-    A text may begin like one of them, but not every text of a page.
+    A text can begin like one of them, but not every text of a page.
     """
     scripts = [SCRIPT.fullmatch(word.text or "") for word in words]
     if all(scripts):
@@ -96,8 +96,8 @@ def _refuse_polygon(line: str, place: str) -> None:
     numbers = [to_number(field) for field in leading_numbers(line)[0]]
     if judge_numbers(numbers) == "points":
         raise AnnotationError(
-            f"{place}: {shorten(line)} has {len(numbers)} numbers, and ICDAR-2015 has eight: "
-            "set annotation_format to total_text, or to ctw1500 if #### is before the texts",
+            f"{place}: {shorten(line)} has {len(numbers)} numbers, expected eight. "
+            "Set annotation_format to total_text, or to ctw1500 if #### is before the texts",
             value=line,
         )
 
@@ -109,16 +109,14 @@ def _refuse_fifth_number(line: str, text: str, place: str) -> None:
         return
     count = 4 + len(leading_numbers(text, separator)[0])
     if is_td500(line):
-        cure = "it looks like MSRA-TD500: set annotation_format to td500"
+        fix = "It looks like MSRA-TD500. Set annotation_format to td500"
     elif is_yolo(line):
-        cure = "it looks like YOLO: set annotation_format to yolo"
+        fix = "It looks like YOLO. Set annotation_format to yolo"
     elif count >= 8:
-        cure = "set annotation_format to icdar2015"
+        fix = "Set annotation_format to icdar2015"
     else:
-        cure = "put the text in quotes if it is a number, or set annotation_format to the file's format"
-    raise AnnotationError(
-        f"{place}: {shorten(line)} begins with {count} numbers, and ICDAR-2013 has four: {cure}", value=line
-    )
+        fix = "Put the text in quotes if it is a number, or set annotation_format to the file's format"
+    raise AnnotationError(f"{place}: {shorten(line)} begins with {count} numbers, expected four. {fix}", value=line)
 
 
 def _unquote(field: str) -> str:

@@ -49,7 +49,7 @@ class JsonStream:
         if not seen:
             raise self._error(f"there is no {self._field!r}")
         if self._peek():
-            raise self._error("there is something behind the end")
+            raise self._error("there is text after the end")
 
     def _names(self, opening: str, closing: str) -> Iterator[str | None]:
         """The name of each member, None in a list; the caller reads its value before it asks for the next."""
@@ -97,7 +97,7 @@ class JsonStream:
                     self._at = error.pos
                     raise self._error(error.msg) from error
             else:
-                # The rest of a number may follow: "1e+" is read as 1.
+                # The rest of a number can follow: "1e+" is read as 1.
                 if end + 4 * (type(value) in (int, float)) <= len(self._text) or self._ended:
                     text, self._at = self._text[self._at : end], end
                     return value, text

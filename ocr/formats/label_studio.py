@@ -59,7 +59,7 @@ def read_label_studio(pages: PageBuilder) -> None:
             _read_regions(pages, page, _list_of(annotation.get("result")))
     if waiting and waiting == len(tasks):
         raise AnnotationError(
-            f"{where}: no task is annotated, of {waiting}: label some, and export again", value=waiting
+            f"{where}: none of {waiting} tasks is annotated. Label some, and export again", value=waiting
         )
     if waiting:
         pages.notes.append(f"{where}: {waiting} of {len(tasks)} tasks left out: no annotation")
@@ -90,7 +90,7 @@ def _image_path(task: dict[str, Any], place: str, names: ImageNames) -> str:
     paths = [path for path in map(_path_of, written) if is_image(path)]
     if len(set(paths)) != 1:
         raise AnnotationError(
-            f"{place}: {len(set(paths))} images in its data ({shorten(data, 60)}), and one is needed: correct the task",
+            f"{place}: {len(set(paths))} images in its data ({shorten(data, 60)}), expected one. Correct the task",
             setting="data",
             value=data,
         )
@@ -135,7 +135,7 @@ def _read_regions(pages: PageBuilder, page: NewPage, results: list[Any]) -> None
         size = page_size(shape.get("original_width"), shape.get("original_height"), spot)
         if size is None:
             raise AnnotationError(
-                f"{spot}: no original_width and original_height: export the task again", setting="original_width"
+                f"{spot}: no original_width and original_height. Export the task again", setting="original_width"
             )
         sizes.add(size)
         text = next((found for part in parts if (found := _text(part)) is not None), None)
@@ -146,7 +146,7 @@ def _read_regions(pages: PageBuilder, page: NewPage, results: list[Any]) -> None
         page.word(_outline(shape, size, spot), text, ignore, language, orientation, key=key)
     if len(sizes) > 1:
         raise AnnotationError(
-            f"{page.place}: regions of pages of several sizes, {sorted(sizes)}: export one task per page",
+            f"{page.place}: regions of pages of several sizes, {sorted(sizes)}. Export one task per page",
             value=sorted(sizes),
         )
     page.size = next(iter(sizes), None)
@@ -168,14 +168,14 @@ def _outline(shape: dict[str, Any], size: tuple[int, int], place: str) -> list[l
     value, (width, height) = shape["value"], size
     if shape.get("type") in _NOT_READ:
         raise AnnotationError(
-            f"{place}: a region of type {shape['type']} is not read: draw it as a polygon",
+            f"{place}: a region of type {shape['type']} cannot be read. Draw it as a polygon",
             setting="type",
             value=shape["type"],
         )
     if shape.get("image_rotation") not in (0, None):
         raise AnnotationError(
-            f"{place}: the page was turned in Label Studio (image_rotation={shape['image_rotation']!r}), and it is not "
-            "known in which frame the region was drawn: turn the image itself",
+            f"{place}: the page was turned in Label Studio (image_rotation={shape['image_rotation']!r}), so the "
+            "frame of the region is unknown. Turn the image itself",
             setting="image_rotation",
             value=shape["image_rotation"],
         )
@@ -184,7 +184,7 @@ def _outline(shape: dict[str, Any], size: tuple[int, int], place: str) -> list[l
         points = [numbers(pair, place, "a coordinate") for pair in pairs]
         if any(len(point) != 2 for point in points):
             raise AnnotationError(
-                f"{place}: points are {shorten(points)}, not [[x, y], ...]: correct the file",
+                f"{place}: points are {shorten(points)}, expected [[x, y], ...]. Correct the file",
                 setting="points",
                 value=points,
             )

@@ -67,16 +67,20 @@ def _outline(shape: dict[str, Any], place: str) -> list[list[float]]:
     if kind in _OUTLINES:
         return points
     if kind != "rectangle":
-        raise AnnotationError(f"{place}: a {kind} is not read: draw it as a polygon", setting="shape_type", value=kind)
+        raise AnnotationError(
+            f"{place}: a {kind} cannot be read. Draw it as a polygon", setting="shape_type", value=kind
+        )
     if any(len(point) != 2 for point in points) or len(points) not in (2, 4):
         raise AnnotationError(
-            f"{place}: a rectangle has two corners, not {listed}: correct the file", setting="points", value=listed
+            f"{place}: the corners of a rectangle are {listed}, expected two points. Correct the file",
+            setting="points",
+            value=listed,
         )
     return points if len(points) == 4 else box_corners(*bounds(points))
 
 
 def write_labelme_page(name: str, page: Page, export: Export) -> str:
-    """A page whose image lies beside it, or in the image folder; what LabelMe does not know it keeps as it is."""
+    """A page whose image is next to it, or in the image folder. LabelMe keeps fields that it does not know."""
     file = export.target / name
     image = file.name if export.image_path is None else os.path.relpath(export.image_path / name, file.parent)
     width, height = page.size or (None, None)

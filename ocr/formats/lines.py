@@ -1,4 +1,4 @@
-"""Lines of comma-separated numbers with a transcription at the end, and the collecting of faults."""
+"""Lines of comma-separated numbers with a transcription at the end, and the collecting of errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parse_lines(text: str, where: str, parse_line: Callable[[int, str], Word]) -
 
     A line of one point, as public label files have it, becomes a word of one point, which `read_annotations` skips.
     """
-    words, faults = [], list[AnnotationError]()
+    words, errors = [], list[AnnotationError]()
     for number, line in numbered_lines(text):
         try:
             words.append(parse_line(number, line))
@@ -41,9 +41,9 @@ def parse_lines(text: str, where: str, parse_line: Callable[[int, str], Word]) -
             if point := _ONE_POINT.fullmatch(line):
                 words.append(Word(f"{number:04d}", [[to_number(point[1]), to_number(point[2])]], point[3]))
             else:
-                faults.append(error)
-    if faults:
-        raise AnnotationError("\n".join(map(str, faults)), value=faults[0].value)
+                errors.append(error)
+    if errors:
+        raise AnnotationError("\n".join(map(str, errors)), value=errors[0].value)
     return tuple(words)
 
 
@@ -90,20 +90,20 @@ def split_polygon(line: str) -> tuple[list[float], str | None]:
 def unreadable(where: str, number: int, line: str, form: str, expected: str) -> AnnotationError:
     """The error of a line that is not what its format promises."""
     return AnnotationError(
-        f"{where}, line {number}: {shorten(line)} is not a line of {form}, which reads {expected}: "
-        "correct the line, or set annotation_format to the format of the file",
+        f"{where}, line {number}: {shorten(line)} is not a line of {form}, expected {expected}. "
+        "Correct the line, or set annotation_format to the format of the file",
         value=line,
     )
 
 
 @contextmanager
-def collected(faults: list[AnnotationError], path: Path | None = None) -> Iterator[None]:
+def collected(errors: list[AnnotationError], path: Path | None = None) -> Iterator[None]:
     """Continue after an error, so that all of a file or folder are reported at once; `path` is the file it is in."""
     try:
         with in_file(path):
             yield
     except AnnotationError as error:
-        faults.append(error)
+        errors.append(error)
 
 
 @contextmanager
@@ -117,27 +117,27 @@ def in_file(path: Path | None) -> Iterator[None]:
         raise
 
 
-def raise_faults(faults: Sequence[AnnotationError]) -> None:
+def raise_collected(errors: Sequence[AnnotationError]) -> None:
     """One error with all that was collected, if anything was."""
-    if faults:
-        raise merged(faults)
+    if errors:
+        raise merged(errors)
 
 
-def merged(faults: Sequence[AnnotationError]) -> AnnotationError:
+def merged(errors: Sequence[AnnotationError]) -> AnnotationError:
     """One error with the messages of all, and the fields of the first."""
-    first, message = faults[0], list_faults([str(fault) for fault in faults])
+    first, message = errors[0], list_faults([str(error) for error in errors])
     return AnnotationError(message, setting=first.setting, value=first.value, path=first.path)
 
 
-def list_faults(faults: Sequence[str]) -> str:
-    """All faults as one message, one line each; of very many, the first and how many more there are."""
-    lines = [line for fault in faults for line in fault.split("\n")]
+def list_faults(errors: Sequence[str]) -> str:
+    """All errors as one message, one line each; of very many, the first and how many more there are."""
+    lines = [line for error in errors for line in error.split("\n")]
     more = [f"... and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
     return "\n".join(lines[:MAX_LISTED] + more)
 
 
 def shorten(value: object, limit: int = 90) -> str:
-    """A value as it may stand in a message."""
+    """A value as a message shows it."""
     try:
         written = repr(value)
     except RecursionError:

@@ -43,7 +43,7 @@ def map_file(folder: Path, image_name: str) -> Path:
 
 
 def write_maps(path: Path, maps: Mapping[str, NDArray[np.generic]], fingerprint: str, compress: bool = False) -> None:
-    """Write (H, W) maps as (1, H, W), and those of several units as they are, atomically.
+    """Write (H, W) maps as (1, H, W), and (U, H, W) maps of several units as they are, atomically.
 
     A page of 640x640 takes 2.9 MB and is read in 1.4 ms; compressed, 27 kB and 4.2 ms. Drawing it takes 0.4 ms.
     """
@@ -68,7 +68,7 @@ def read_maps(
 ) -> tuple[str, dict[str, NDArray[np.generic]] | None]:
     """The fingerprint and the (H, W) maps, or None if the fingerprint is not `expected`: they stay packed.
 
-    `size` is the (width, height) that the maps must have; those of several units are (U, H, W).
+    `size` is the (width, height) that the maps must have; maps of several units are (U, H, W).
     """
     with _opened(file) as archive:
         fingerprint = _read_fingerprint(archive)
@@ -83,7 +83,7 @@ def _opened(file: Path | IO[bytes]) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(file) as archive:
             if any(member.compress_type not in _COMPRESSIONS for member in archive.infolist()):
-                raise ValueError("compressed as no map file is")
+                raise ValueError("a compression that map files do not use")
             yield archive
     except FileNotFoundError:
         raise

@@ -22,7 +22,7 @@ class ImageNames:
     def __init__(self, image_path: Path | None) -> None:
         if image_path is not None and not image_path.is_dir():
             raise AnnotationError(
-                f"image_path={image_path} is not a folder: set it to the folder of the images",
+                f"image_path={image_path} is not a folder. Set it to the folder of the images",
                 setting="image_path",
                 value=image_path,
                 path=image_path,
@@ -50,7 +50,7 @@ class ImageNames:
                 return written
             if len(found) > 1:
                 raise AnnotationError(
-                    f"{label} could belong to {' or '.join(found)} in {self._folder}: rename one of them",
+                    f"{label} could belong to {' or '.join(found)} in {self._folder}. Rename one of them",
                     value=found,
                     path=label,
                 )
@@ -63,7 +63,7 @@ class ImageNames:
         found = self._by_stem.get(stem, [])
         if len(found) > 1:
             raise AnnotationError(
-                f"{where}: {stem} could belong to {' or '.join(found)} in {self._folder}: rename one of them",
+                f"{where}: {stem} could belong to {' or '.join(found)} in {self._folder}. Rename one of them",
                 value=found,
             )
         return found[0] if found else self.of_path(stem if is_image(stem) else stem + suffix)
@@ -73,8 +73,8 @@ class ImageNames:
         if self._folder is None:
             # Not an error of this file, which would be repeated for every other one.
             raise ConfigError(
-                f"{where}: the coordinates are relative to the size of the image. Set image_path to the folder of the "
-                "images",
+                f"{where}: coordinates are relative to the image, whose size is unknown. Set "
+                "image_path to the folder of the images",
                 setting="image_path",
                 path=where,
             )
@@ -111,7 +111,7 @@ class ImageNames:
         """The longest end of a written path that exists in the folder, otherwise its last part.
 
         Without a folder, a relative path is kept, and only one that leads elsewhere (absolute, or out by `..`) is cut
-        to its last part: its start is unknown, and pages of different folders may share a name.
+        to its last part: its start is unknown, and pages of different folders can share a name.
         """
         slashed = written.replace("\\", "/")
         parts = [part for part in PurePosixPath(slashed).parts if part not in ("/", "..")]
@@ -131,5 +131,5 @@ def _stays_below(path: str) -> bool:
 
 
 def is_image(name: str) -> bool:
-    """Whether a file name ends as those of images do."""
+    """Whether a file name has the suffix of an image."""
     return name.lower().endswith(IMAGE_EXTENSIONS)

@@ -47,12 +47,12 @@ def read_native(pages: PageBuilder) -> None:
 def _parse_root(root: Any, where: str) -> dict[str, Page]:
     if not isinstance(root, dict):
         raise AnnotationError(
-            f'{where}: the file holds a {type(root).__name__}, not {{"images": {{...}}}}: correct it', value=root
+            f'{where}: the file holds a {type(root).__name__}, expected {{"images": {{...}}}}. Correct it', value=root
         )
     images = root.get("images")
     if isinstance(images, list):
         raise AnnotationError(
-            f'{where}: "images" is a list, as in COCO: set annotation_format to coco or auto',
+            f'{where}: "images" is a list, as in COCO. Set annotation_format to coco or auto',
             setting="images",
             value=images,
         )
@@ -61,7 +61,7 @@ def _parse_root(root: Any, where: str) -> dict[str, Page]:
             f"is {shorten(images, 40)}" if "images" in root else f"is missing; the file has {shorten(list(root), 60)}"
         )
         raise AnnotationError(
-            f'{where}: "images" {state}: it must map file names to pages, {{}} if there are none',
+            f'{where}: "images" {state}. Map file names to pages, or write {{}} for none',
             setting="images",
             value=images,
         )
@@ -71,7 +71,7 @@ def _parse_root(root: Any, where: str) -> dict[str, Page]:
 def refuse_duplicates(text: str, where: str, pages: Mapping[str, Page]) -> None:
     """Refuse a file that names a page or a word twice: JSON keeps the last one, and the words of the other are lost.
 
-    Watching every object adds 13 % to the reading of 1400 pages of 53 words, counting the points 3 %. The file
+    Watching every object adds 13 % to the reading of 1400 pages with 53 words each, counting the points 3 %. The file
     is read again only if the count differs, for that reason or a harmless one.
     """
     if text.count('"points"') != sum(len(page.words) for page in pages.values()):
@@ -93,7 +93,7 @@ def stream_native(path: Path) -> Iterator[tuple[str, Page]]:
         raise
     except (ValueError, RecursionError) as error:
         raise AnnotationError(
-            f"{where}: not valid JSON ({error}): export it again, or set annotation_format to its format",
+            f"{where}: not valid JSON ({error}). Export it again, or set annotation_format to its format",
             value=str(error),
             path=path,
         ) from error
@@ -139,8 +139,7 @@ def _refuse_repeated_pages(path: Path, hashes: array[int]) -> None:
         for name, _, _ in JsonStream(stream, "images"):
             if name in seen:
                 raise AnnotationError(
-                    f"{path}: {shorten(name)} occurs twice, and only the second one would be read: rename one, or "
-                    "merge them",
+                    f"{path}: {shorten(name)} occurs twice. Rename one, or merge them",
                     value=name,
                     path=path,
                 )
@@ -160,8 +159,8 @@ def _without_duplicates(pairs: list[tuple[str, Any]], where: str) -> dict[str, A
             # Other duplicate fields lose nothing that is trained on.
             if key in seen and isinstance(value, dict | list):
                 raise AnnotationError(
-                    f"{where}: {shorten(key)} occurs twice in one object, the second time as {shorten(value)}, "
-                    "and only that one would be read: rename one, or merge them",
+                    f"{where}: {shorten(key)} occurs twice in one object, the second time as {shorten(value)}. "
+                    "Rename one, or merge them",
                     value=key,
                 )
             seen.add(key)
@@ -173,7 +172,7 @@ def _parse_page(page: Any, where: str, name: str) -> Page:
         return Page()
     if not isinstance(page, dict):
         raise AnnotationError(
-            f"{where}: {name}: the page is {shorten(page)}, not an object: correct the file", value=page
+            f"{where}: {name}: the page is {shorten(page)}, expected an object. Correct the file", value=page
         )
     size = page_size(page.get("img_w"), page.get("img_h"), f"{where}: {name}")
     words = page.get("words")
@@ -204,24 +203,25 @@ def _parse_page(page: Any, where: str, name: str) -> Page:
 def _culprit(words: Any, unit: Any, place: str) -> AnnotationError:
     if not isinstance(words, dict):
         return AnnotationError(
-            f'{place}: "words" is {shorten(words)}, not an object: correct the file', setting="words", value=words
+            f'{place}: "words" is {shorten(words)}, expected an object. Correct the file', setting="words", value=words
         )
     for key, word in words.items():
         if not isinstance(word, dict):
             return AnnotationError(
-                f'{place}: word {key} is {shorten(word)}, not {{"points": [[x, y], ...]}}: correct the file', value=word
+                f'{place}: word {key} is {shorten(word)}, expected {{"points": [[x, y], ...]}}. Correct the file',
+                value=word,
             )
         said = word.get("unit", unit)
         if said not in (*UNITS, None):
             return AnnotationError(
-                f"{place}: word {key}: unit is {shorten(said)}: write lines or words, or leave it out",
+                f"{place}: word {key}: unit is {shorten(said)}. Write lines or words, or leave it out",
                 setting="unit",
                 value=said,
             )
         if word.get("illegibility") not in _FLAGS:
             break
     return AnnotationError(
-        f"{place}: word {key}: illegibility is {shorten(word.get('illegibility'))}: write true or false",
+        f"{place}: word {key}: illegibility is {shorten(word.get('illegibility'))}. Write true or false",
         setting="illegibility",
         value=word.get("illegibility"),
     )
@@ -234,13 +234,13 @@ def page_size(width: Any, height: Any, place: str) -> tuple[int, int] | None:
     if all(type(side) in (int, float) and 0 < side < 2**31 and side == int(side) for side in (width, height)):
         return int(width), int(height)
     raise AnnotationError(
-        f"{place}: the page's size is {shorten(width)} x {shorten(height)}: write whole pixels, or leave both out",
+        f"{place}: the page's size is {shorten(width)} x {shorten(height)}. Write whole pixels, or leave both out",
         value=(width, height),
     )
 
 
 def text_size(width: Any, height: Any, place: str) -> tuple[int, int] | None:
-    """`page_size` of numbers that may be written as text, as in XML and by some exporters of JSON."""
+    """`page_size` of numbers that can be texts, as in XML and in some exporters' JSON."""
     width, height = (
         int(side) if isinstance(side, str) and side.isdecimal() and len(side) < 10 else side for side in (width, height)
     )
@@ -284,7 +284,7 @@ def _is_utf8(text: str) -> bool:
 def _page_entry(page: Page, name: str) -> dict[str, Any]:
     words = {word.key: _word_entry(word) for word in page.words}
     if len(words) != len(page.words):
-        raise AnnotationError(f"{name}: two words share a key: give each word of a page its own id", value=name)
+        raise AnnotationError(f"{name}: two words share a key. Assign each word of a page its own id", value=name)
     size = {} if page.size is None else {"img_w": page.size[0], "img_h": page.size[1]}
     units = {word.unit for word in page.words}
     said = {"unit": units.pop()} if len(units) == 1 and None not in units else {}

@@ -1,4 +1,4 @@
-"""The header of a .npy array of numbers, from a file that may be damaged; nothing in it can be executed."""
+"""The header of a .npy array of numbers, from a file that can be damaged; nothing in it can be executed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     try:
         version = np.lib.format.read_magic(stream)
         if version != (1, 0):
-            raise ValueError(f"an array of version {version}, not 1.0")
+            raise ValueError(f"an array of version {version}, expected 1.0")
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     except ValueError:
         raise

@@ -1,4 +1,4 @@
-"""The pages of one file while they are read: names, duplicates, sizes and faults, which are the same in all formats."""
+"""The pages of one file while they are read: names, duplicates, sizes and errors, which all formats share."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 from ocr.errors import AnnotationError
 from ocr.formats.annotation import Page, Word
 from ocr.formats.categories import Categories
-from ocr.formats.lines import collected, raise_faults
+from ocr.formats.lines import collected, raise_collected
 from ocr.formats.names import ImageNames
 from ocr.formats.native import text_size
 from ocr.formats.xml_tree import looks_like_xml
 
 IGNORED = "###"
-"""What most datasets write in place of a text that nobody could read."""
+"""What most datasets write in place of an illegible text."""
 
 
 class PageBuilder:
-    """Takes the pages of a file: names their images, refuses a page twice, and collects faults until all is read."""
+    """Takes the pages of a file: names their images, rejects duplicates, and collects errors until all is read."""
 
     def __init__(
         self,
@@ -68,14 +68,14 @@ class PageBuilder:
         if first != place or name in self._pages:
             earlier = first.removeprefix(self.where).lstrip(":, ")
             raise AnnotationError(
-                f"{place}: {name} occurs twice, first as {earlier}: remove one, or set image_path to the folder that "
+                f"{place}: {name} occurs twice, first as {earlier}. Remove one, or set image_path to the folder that "
                 "the paths start from",
                 value=name,
             )
 
     def finish(self) -> dict[str, Page]:
-        """All pages; one error with all faults if there was any."""
-        raise_faults(self._faults)
+        """All pages; one error that lists all errors if there was any."""
+        raise_collected(self._faults)
         return self._whole | {name: Page(tuple(page.words), page.size) for name, page in self._pages.items()}
 
 
@@ -91,7 +91,7 @@ class NewPage:
         self.words: list[Word] = []
 
     def of_path(self, written: str) -> None:
-        """The image is the one of this path, as another machine may have written it."""
+        """The image is the one of this path, which another machine can have written."""
         self._named(self._builder.names.of_path(written))
 
     def of_stem(self, stem: str, suffix: str = ".jpg") -> None:
@@ -131,7 +131,7 @@ class NewPage:
         orientation: Any = None,
         key: str | None = None,
     ) -> None:
-        """Add a word; one whose text says that nobody could read it is ignored."""
+        """Add a word; one whose text marks it as illegible is ignored."""
         number = self.key if key is None else key
         self.words.append(Word(number, points, text, ignore or text == IGNORED, language, orientation))
 
@@ -160,6 +160,6 @@ def parse_json(text: str, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise AnnotationError(
-            f"{where}: not valid JSON ({error}): export it again, or set annotation_format to its format",
+            f"{where}: not valid JSON ({error}). Export it again, or set annotation_format to its format",
             value=str(error),
         ) from error

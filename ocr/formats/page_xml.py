@@ -14,7 +14,7 @@ _FINER = {"TextRegion": "TextLine", "TextLine": "Word", "Word": None}
 
 
 def sniff_page_xml(tag: str) -> bool:
-    """Whether the first element of an XML is that of PAGE."""
+    """Whether the first element of an XML is the root of PAGE."""
     return tag == "PcGts"
 
 
@@ -23,7 +23,7 @@ def read_page_xml(pages: PageBuilder) -> None:
     element = pages.root.find("Page") if pages.root.tag == "PcGts" else None
     if element is None:
         raise AnnotationError(
-            f"{pages.where}: no <PcGts> with a <Page>: set annotation_format to its format", value=pages.root.tag
+            f"{pages.where}: no <PcGts> with a <Page>. Set annotation_format to its format", value=pages.root.tag
         )
     with pages.page() as page:
         written = element.get("imageFilename")
@@ -38,7 +38,7 @@ def read_page_xml(pages: PageBuilder) -> None:
 
 def _smallest(parent: Element, tag: str, language: str | None) -> Iterator[tuple[Element, str | None]]:
     """The smallest parts below an element, and the language that they or what is around them state."""
-    # Regions may lie in tables and in other regions; lines and words only in what they belong to.
+    # Regions can be inside tables and other regions; lines and words only inside their own parent.
     for element in parent.iter(tag) if tag == "TextRegion" else parent.findall(tag):
         spoken = element.get("language") or element.get("primaryLanguage") or language
         finer = _FINER[tag]
@@ -51,7 +51,7 @@ def _smallest(parent: Element, tag: str, language: str | None) -> Iterator[tuple
 def _points(element: Element, place: str) -> list[list[float]]:
     coords = element.find("Coords")
     if coords is None:
-        raise AnnotationError(f"{place}: no <Coords>: add them, or remove the element", setting="Coords")
+        raise AnnotationError(f"{place}: no <Coords>. Add them, or remove the element", setting="Coords")
     written = coords.get("points")
     if written is None:
         # Until 2010 a point was an element of its own.
@@ -60,7 +60,7 @@ def _points(element: Element, place: str) -> list[list[float]]:
         pairs = [list(pair.split(",")) for pair in written.split()]
     if not pairs or any(len(pair) != 2 for pair in pairs):
         raise AnnotationError(
-            f'{place}: points are {shorten(written)}, not "x,y x,y ...": correct the file',
+            f'{place}: points are {shorten(written)}, expected "x,y x,y ...". Correct the file',
             setting="points",
             value=written,
         )

@@ -24,7 +24,7 @@ def voc_categories(pages: PageBuilder) -> Iterator[str]:
 
 
 def sniff_voc(tag: str) -> bool:
-    """Whether the first element of an XML is that of Pascal VOC."""
+    """Whether the first element of an XML is the root of Pascal VOC."""
     return tag == "annotation"
 
 
@@ -33,7 +33,7 @@ def read_voc(pages: PageBuilder) -> None:
     root, where = pages.root, pages.where
     if root.tag != "annotation":
         raise AnnotationError(
-            f"{where}: the XML is <{root.tag}>, and Pascal VOC has <annotation>: set annotation_format", value=root.tag
+            f"{where}: the XML is <{root.tag}>, expected <annotation>. Set annotation_format", value=root.tag
         )
     with pages.page() as page:
         written = _text(root, "filename")
@@ -57,7 +57,7 @@ def _outline(item: Element, place: str) -> list[list[float]]:
         return about_centre(x, y, width, height, angle).corners()
     if box is None:
         raise AnnotationError(
-            f"{place}: no <bndbox>: add one, or convert the file if it is not Pascal VOC", setting="bndbox"
+            f"{place}: no <bndbox>. Add one, or convert the file if it is not Pascal VOC", setting="bndbox"
         )
     return box_corners(*numbers([_text(box, side) for side in _BOX], place, "<bndbox>"))
 

@@ -66,7 +66,7 @@ class Format:
     """What the file holds: the reader gets the value of JSON and the first element of XML besides the text."""
     sniff: Callable[[Any], bool] | None = None
     """Whether a JSON value, the name of an XML's first element, or a whole text is of this format; None: its lines are
-    compared with those of other formats, in `ocr.formats.detect`."""
+    compared with other formats, in `ocr.formats.detect`."""
     suffixes: tuple[str, ...] = ()
     """Of a format with one file per image: how their names end in a folder."""
     categories: Callable[[PageBuilder], Iterable[str]] | None = None
@@ -76,7 +76,7 @@ class Format:
     write_page: Callable[[str, Page, Export], str] | None = None
     """The file of one page, of a format with one file per image."""
     write_more: Callable[[Export], tuple[Path, str]] | None = None
-    """A file besides those of the pages, and what is in it."""
+    """A file that is not a page's, and its content."""
     lacks: tuple[str, ...] = ()
     """The fields of a word that are lost when it is written."""
     labels_may_be_texts: bool = False

@@ -45,7 +45,7 @@ class RowMapping(Mapping[str, V]):
         return self._item(position if self._order is None else int(self._order[position]))
 
     def replace(self, name: str, value: V) -> None:
-        """Give a name that is there another value."""
+        """Replace the value of an existing name."""
         self._replaced[name] = value
 
     def _item(self, row: int) -> tuple[str, V]:

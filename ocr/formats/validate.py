@@ -73,10 +73,10 @@ def pack_words(
     return Polygons(vertices, offsets, flags, tuple(texts), np.array(units, dtype=np.uint8))
 
 
-def fault_of(points: Any) -> str | None:
+def points_error(points: Any) -> str | None:
     """What is wrong with the points of a word, in a few words; None if they form a polygon.
 
-    >>> fault_of([[0, 0], [9, 0]])
+    >>> points_error([[0, 0], [9, 0]])
     'has 2 points, and a polygon needs 3'
     """
     if type(points) not in _SEQUENCES:
@@ -89,13 +89,13 @@ def fault_of(points: Any) -> str | None:
             if type(number) not in _NUMBERS:
                 return f"has {shorten(number, 40)} for a coordinate, which is not a number"
             if not abs(number) <= _LARGEST:
-                fault = "too large to be a pixel" if abs(number) < np.inf else "not finite"
-                return f"has {shorten(number, 40)} for a coordinate, which is {fault}"
-    return None if len(points) >= 3 else f"has {len(points)} points, and a polygon needs 3"
+                problem = "too large to be a pixel" if abs(number) < np.inf else "not finite"
+                return f"has {shorten(number, 40)} for a coordinate, which is {problem}"
+    return None if len(points) >= 3 else f"has {len(points)} points, expected at least 3"
 
 
 def _unnest(points: Any) -> Any:
-    """Points may be nested once more, [[[x, y], ...]], as OpenCV likes them."""
+    """Points can be nested once more, [[[x, y], ...]], as OpenCV likes them."""
     if len(points) == 1 and type(points[0]) in _SEQUENCES and points[0] and type(points[0][0]) in _SEQUENCES:
         return points[0]
     return points
@@ -104,16 +104,16 @@ def _unnest(points: Any) -> Any:
 def _culprit(
     outlines: Sequence[Any], ignore: Sequence[Any], texts: Sequence[Any], name: Callable[[int], str]
 ) -> AnnotationError:
-    faults: list[AnnotationError] = []
+    errors: list[AnnotationError] = []
     for index, (points, flag, text) in enumerate(zip(outlines, ignore, texts, strict=True)):
-        fault = fault_of(points)
-        if fault is not None:
-            problem = f"points {shorten(points)} {fault}: `glyphfeed doctor DATA --fix` writes a repaired copy"
-            faults.append(AnnotationError(f"{name(index)}: {problem}", setting="points", value=points))
+        invalid = points_error(points)
+        if invalid is not None:
+            problem = f"points {shorten(points)} {invalid}. Write a repaired copy: glyphfeed doctor DATA --fix"
+            errors.append(AnnotationError(f"{name(index)}: {problem}", setting="points", value=points))
         elif type(text) not in _TEXTS:
-            problem = f"transcription {shorten(text)} is not text: put it in quotes, or leave it out"
-            faults.append(AnnotationError(f"{name(index)}: {problem}", setting="transcription", value=text))
+            problem = f"transcription {shorten(text)} is not text. Put it in quotes, or leave it out"
+            errors.append(AnnotationError(f"{name(index)}: {problem}", setting="transcription", value=text))
         elif type(flag) not in _FLAGS:
-            problem = f"ignore is {shorten(flag)}: write true or false"
-            faults.append(AnnotationError(f"{name(index)}: {problem}", setting="ignore", value=flag))
-    return merged(faults)
+            problem = f"ignore is {shorten(flag)}. Write true or false"
+            errors.append(AnnotationError(f"{name(index)}: {problem}", setting="ignore", value=flag))
+    return merged(errors)

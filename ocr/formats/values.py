@@ -25,7 +25,7 @@ def expect(value: Any, kind: type[T], place: str, what: str) -> T:
     """The value, which must be an object, a list or a text."""
     if not isinstance(value, kind):
         raise AnnotationError(
-            f"{place}: {what} is {shorten(value, 60)}, not {_KINDS[kind]}: correct the file",
+            f"{place}: {what} is {shorten(value, 60)}, expected {_KINDS[kind]}. Correct the file",
             setting=field_in(what),
             value=value,
         )
@@ -50,7 +50,7 @@ _DECIMALS = 4
 """Of coordinates that were computed: percents and angles give 94.00000000000001 for 94."""
 _LARGEST = 1e9
 TOLERANCE = 0.02
-"""How far, in pixels, a corner may be off for an outline to be a rectangle: predictions have two decimals."""
+"""How far, in pixels, a corner of a rectangle can be off: predictions have two decimals."""
 
 
 class RotatedBox(NamedTuple):
@@ -152,7 +152,7 @@ def numbers(values: Iterable[Any], place: str, what: str) -> list[float]:
                 number = float(value)
         if type(number) not in (int, float) or not abs(number) <= _LARGEST:
             raise AnnotationError(
-                f"{place}: {what} is {shorten(value)}, which is not a number of pixels: correct it",
+                f"{place}: {what} is {shorten(value)}, expected a number of pixels. Correct it",
                 setting=field_in(what),
                 value=value,
             )

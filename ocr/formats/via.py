@@ -91,7 +91,8 @@ def _outline(shape: dict[str, Any], place: str) -> list[list[float]]:
             )
             if len(xs) != len(ys):
                 raise AnnotationError(
-                    f"{place}: {len(xs)} x for {len(ys)} y: correct the region", value=(len(xs), len(ys))
+                    f"{place}: {len(xs)} x for {len(ys)} y, expected as many. Correct the region",
+                    value=(len(xs), len(ys)),
                 )
             points = [[x, y] for x, y in zip(xs, ys, strict=True)]
             # VIA 1 repeats the first point at the end.
@@ -101,12 +102,12 @@ def _outline(shape: dict[str, Any], place: str) -> list[list[float]]:
             return box_corners(x, y, *rounded((x + width, y + height)))
         case other:
             raise AnnotationError(
-                f"{place}: the shape {other!r} is not read: draw it as a polygon", setting="name", value=other
+                f"{place}: the shape {other!r} cannot be read. Draw it as a polygon", setting="name", value=other
             )
 
 
 def write_via(export: Export) -> Iterator[str]:
-    """A project, which VIA opens with its attributes; images are looked for beside it, or in the image folder."""
+    """A project, which VIA opens with its attributes; VIA looks for images next to it, or in the image folder."""
     folder = "" if export.image_path is None else os.path.relpath(export.image_path, export.target.parent) + "/"
     settings = {
         "ui": {},

@@ -61,7 +61,9 @@ def write_annotations(
 def check_written(format: str) -> None:
     """Refuse a format that has no writer."""
     if format not in WRITTEN:
-        raise ConfigError(f"format={format} (--to): {near_names(format, list(WRITTEN))}", setting="--to", value=format)
+        raise ConfigError(
+            f"format={format} (--to) is unknown. {near_names(format, list(WRITTEN))}", setting="--to", value=format
+        )
 
 
 def files_of(names: Iterable[str], folder: Path, format: str) -> dict[str, Path]:
@@ -72,16 +74,16 @@ def files_of(names: Iterable[str], folder: Path, format: str) -> dict[str, Path]
         relative = PurePosixPath(name.replace("\\", "/"))
         if relative.is_absolute() or ".." in relative.parts or not relative.name or ":" in relative.parts[0]:
             raise AnnotationError(
-                f"{name!r} is not a file name inside {folder}: name images relative to their folder",
+                f"{name!r} is not a file name inside {folder}. Name images relative to their folder",
                 value=name,
                 path=folder,
             )
-        # A page of a PDF, scan.pdf#page=2, is told from the others by what follows its suffix.
+        # What follows the suffix distinguishes the pages of a PDF: scan.pdf#page=2.
         stem = relative.stem if is_image(name) else relative.name
         file = folder / relative.with_name(stem + FORMATS[format].suffixes[0])
         if file in taken:
             raise AnnotationError(
-                f"{taken[file]} and {name} would both be {file.name}: rename one of the images",
+                f"{taken[file]} and {name} would both be {file.name}. Rename one of the images",
                 value=(taken[file], name),
                 path=file,
             )
@@ -100,14 +102,14 @@ def check_tasks(format: str, out: Path | None) -> Path:
     check_written(format)
     if format not in WITH_NOTES:
         raise ConfigError(
-            f"--tasks {format}: it has no field for a reason. Choose one of {', '.join(WITH_NOTES)}",
+            f"--tasks {format} has no field for a reason. Choose one of {', '.join(WITH_NOTES)}",
             setting="--tasks",
             value=format,
         )
     if out is None:
         raise ConfigError(
-            f"--tasks {format} needs --out: the file to write, or the folder for labelme", setting="--out"
+            f"--tasks {format} needs --out. Set the file to write, or the folder for labelme", setting="--out"
         )
     if out.exists():
-        raise ConfigError(f"--out {out} exists: give another name, or remove it", setting="--out", value=out, path=out)
+        raise ConfigError(f"--out {out} exists. Set another name, or remove it", setting="--out", value=out, path=out)
     return out

@@ -33,13 +33,13 @@ def parse_xml(text: str, where: str) -> ElementTree.Element:
     """The first element of an XML text, tags without their namespaces."""
     if text.startswith("<!DOCTYPE", _end_of_prolog(text)):
         raise AnnotationError(
-            f"{where}: the XML has a document type, which is not read: remove <!DOCTYPE ...>", value="<!DOCTYPE"
+            f"{where}: the XML has a document type, which is unsafe. Remove <!DOCTYPE ...>", value="<!DOCTYPE"
         )
     try:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError) as error:
         raise AnnotationError(
-            f"{where}: not valid XML ({error}): correct or download the file again", value=str(error)
+            f"{where}: not valid XML ({error}). Correct or download the file again", value=str(error)
         ) from error
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
@@ -52,7 +52,7 @@ def xml_text(text: str) -> str:
 
 
 def xml_attribute(text: str) -> str:
-    """A text as it is written behind the name of an attribute, with its quotes."""
+    """A text as it is written after the name of an attribute, with its quotes."""
     return quoteattr(_NOT_XML.sub("\ufffd", text))
 
 

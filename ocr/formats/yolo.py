@@ -29,7 +29,7 @@ CLASSES = ("text", "ignore")
 _NAME_LISTS = ("classes.txt", "obj.names")
 """Classes by line, as labelImg and Darknet write them."""
 _SLACK = 0.01
-"""How far a share may be off the page: exporters round outwards."""
+"""How far a share can be off the page: exporters round outwards."""
 
 
 def is_yolo(line: str) -> bool:
@@ -45,7 +45,7 @@ def is_yolo(line: str) -> bool:
 
 
 def is_data_file(path: Path) -> bool:
-    """Whether a path is that of a data.yaml, under whatever name."""
+    """Whether a path is a data.yaml, under any name."""
     return path.suffix.lower() in (".yaml", ".yml")
 
 
@@ -57,7 +57,7 @@ def labels_of(data_file: Path, images: Path | None) -> Path:
     folders = [images] if images is not None else [base / value for value in named.values()]
     if len(folders) != 1:
         raise AnnotationError(
-            f"{data_file} names {len(folders)} splits ({', '.join(named) or 'none'}): set image_path to the images of "
+            f"{data_file} names {len(folders)} splits ({', '.join(named) or 'none'}). Set image_path to the images of "
             "one, or annotation_path to its folder of labels",
             setting="image_path",
             value=list(named),
@@ -66,7 +66,7 @@ def labels_of(data_file: Path, images: Path | None) -> Path:
     parts = list(folders[0].parts)
     if "images" not in parts:
         raise AnnotationError(
-            f"{data_file}: {folders[0]} has no images/ in its path, where labels/ could take its place: set "
+            f"{data_file}: {folders[0]} has no images/ in its path to replace with labels/. Set "
             "annotation_path to the folder of labels",
             setting="annotation_path",
             value=str(folders[0]),
@@ -142,26 +142,26 @@ def write_yolo_page(name: str, page: Page, export: Export) -> str:
 def write_data_file(export: Export) -> tuple[Path, str]:
     """The data.yaml of the dataset, above `labels/`; splits that it names already stay."""
     parts = export.target.absolute().parts
-    is_beside = "labels" in parts
-    at = len(parts) - 1 - parts[::-1].index("labels") if is_beside else len(parts)
+    has_labels_folder = "labels" in parts
+    at = len(parts) - 1 - parts[::-1].index("labels") if has_labels_folder else len(parts)
     file = Path(*parts[:at]) / DATA_FILE
     known: dict[str, Any] = _read_yaml(file) if file.is_file() else {}
     has_ignored = any(word.ignore for page in export.pages.values() for word in page.words)
     names = dict(enumerate(CLASSES[: 1 + has_ignored])) | _names_in(known)
     if names != dict(enumerate(CLASSES[: len(names)])):
         raise AnnotationError(
-            f"{file} names other classes, {known.get('names')}, than {', '.join(CLASSES)}: choose another folder",
+            f"{file} names other classes, {known.get('names')}, than {', '.join(CLASSES)}. Choose another folder",
             value=known.get("names"),
             path=file,
         )
     if has_ignored:
         export.notes.append("yolo cannot leave regions out: ignored words are written as the class ignore")
-    if is_beside:
+    if has_labels_folder:
         split = "/".join(parts[at + 1 :])
         # Without `path`, ultralytics starts from the folder of this file; "." would be the working directory.
         known[split or "train"] = "/".join(("images", *parts[at + 1 :]))
     else:
-        export.notes.append("ultralytics looks for labels/<split>/ next to images/<split>/: write there to train on it")
+        export.notes.append("ultralytics looks for labels/<split>/ next to images/<split>/. Write there to train on it")
     known |= {"nc": len(names)} if "nc" in known else {}
     return file, yaml.safe_dump({**known, "names": names}, sort_keys=False, allow_unicode=True)
 
@@ -178,5 +178,5 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     try:
         root = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        raise AnnotationError(f"{file}: not valid YAML ({error}): correct it", value=str(error), path=file) from error
+        raise AnnotationError(f"{file}: not valid YAML ({error}). Correct it", value=str(error), path=file) from error
     return root if isinstance(root, dict) else {}

@@ -1,4 +1,4 @@
-"""Outlines that cannot be drawn as they are: those that cross themselves, and those of too many vertices."""
+"""Outlines that cannot be drawn as they are, because they cross themselves or have too many vertices."""
 
 from __future__ import annotations
 

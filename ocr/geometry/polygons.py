@@ -96,7 +96,7 @@ class Polygons:
         return self.select((self.units == code) | (self.units == 0 if unsaid else False))
 
     def followed_by(self, others: Polygons) -> Polygons:
-        """These polygons, and others behind them."""
+        """These polygons, followed by others."""
         offsets = np.concatenate([self.offsets, self.offsets[-1] + others.offsets[1:]])
         ignore = np.concatenate([self.ignore, others.ignore])
         vertices = np.concatenate([self.vertices, others.vertices])
@@ -153,7 +153,7 @@ def check_units(setting: str, units: Sequence[str] | None) -> tuple[str, ...]:
     """One unit or both as a tuple, in their order; ConfigError otherwise."""
     units = units or ()
     if isinstance(units, str) or any(unit not in UNITS for unit in units) or len(set(units)) < len(units):
-        problem = f"{setting}={units!r} must be a list of lines, words or both: [lines, words]"
+        problem = f"{setting}={units!r} must be a list of lines, words or both, such as [lines, words]"
         raise ConfigError(problem, setting=setting, value=units)
     return tuple(unit for unit in UNITS if unit in units)
 

@@ -20,7 +20,7 @@ Outline = NDArray[np.float32]
 MIN_GAP = 0.5
 """Of a column gap, in heights of a line."""
 ALIGNED = 0.6
-"""From this share of lines on that have a neighbour on their own height, two columns can be those of a table."""
+"""From this share of lines on that have a neighbour on their own height, two columns can belong to a table."""
 FULL = 0.7
 """Of the width of a column is what its usual row takes in running text."""
 RUNNING = 6.0
@@ -193,7 +193,7 @@ class _Lines:
         return float((apart < 0.4 * self.height[few]).mean()) >= ALIGNED
 
     def _is_running(self, these: Indices) -> bool:
-        """Whether most lines are those of running text: wide, and as wide as their column."""
+        """Whether most lines are running text: wide, and as wide as their column."""
         parts = self._groups(these)
         if len(parts) > 1:
             return all(self._is_running(part) for part in parts)
@@ -218,7 +218,7 @@ class _Lines:
         rows: list[Indices] = []
         middle, usual = (self.top + self.bottom) / 2, float(np.median(self.height[these]))
         for row in (these[number == row] for row in range(len(cuts) + 1)):
-            # Lines of two columns can stand in turns; those of one column are further apart.
+            # Lines of two columns can stand in turns; lines of one column are further apart.
             near = bool(rows) and middle[row].min() - middle[rows[-1]].max() < 0.9 * usual
             if near and self._has_gap(rows[-1], row):
                 rows[-1] = np.concatenate([rows[-1], row])
@@ -241,7 +241,7 @@ class _Lines:
             else:
                 sections.append([row])
         for above, below in pairwise(sections):
-            # The first line of a column can stand above those of the other columns.
+            # The first line of a column can stand above the first lines of other columns.
             while (
                 len(above) > 1
                 and not self._has_gap(*above)

@@ -180,7 +180,7 @@ def rank_gains(inspection: Inspection) -> list[Gain]:
 def without(counts: Counts, cause: str, missed: int, false: int) -> Counts:
     """The counts without the errors of a cause.
 
-    A word that is no longer missed has a box of its own, and a false box is gone. If the label was wrong, text
+    A word that stops being missed has a box of its own, and a false box is gone. If the label was wrong, text
     without a label becomes a word that is found, and two labels in one place become one.
     """
     if cause == "unlabelled text":

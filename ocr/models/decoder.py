@@ -70,11 +70,11 @@ def build_decoder(name: str, in_channels: Sequence[int], channels: int) -> FPN |
     """The decoder of that name; its maps at stride 4 have `level_channels`."""
     if name not in DECODERS:
         raise ConfigError(
-            f"decoder={name!r} is unknown: {near_names(name, list(DECODERS))}", setting="decoder", value=name
+            f"decoder={name!r} is unknown. {near_names(name, list(DECODERS))}", setting="decoder", value=name
         )
     if channels < 4 or channels % 4:
         raise ConfigError(
-            f"channels={channels} must be a multiple of 4: each of the four levels gets a quarter",
+            f"channels={channels} must be a multiple of 4, one quarter per level",
             setting="channels",
             value=channels,
         )

@@ -114,7 +114,7 @@ class TextDetector(nn.Module):
     ) -> None:
         """Load weights of the same architecture. Otherwise raises ConfigError, which names the differences.
 
-        Units may differ: each map starts as the stored map of its unit, or as the first one that is stored.
+        Units can differ: each map starts as the stored map of its unit, or as the first one that is stored.
         """
         stored_units = (architecture or {}).get("units") or ()
         state_dict = with_units(state_dict, stored_units, self.units)
@@ -133,7 +133,7 @@ class TextDetector(nn.Module):
                 f"{name}={value} (here {name}={self.architecture[name]})" for name, value in different.items()
             )
             raise ConfigError(
-                f"{source} has another architecture: {shown}. Set the model to it",
+                f"{source} has another architecture, {shown}. Set the model to it",
                 setting="model",
                 value=different,
                 path=path,
@@ -142,7 +142,10 @@ class TextDetector(nn.Module):
         if misfit:
             settings = ", ".join(f"{name}={value}" for name, value in self.architecture.items())
             raise ConfigError(
-                f"{source} is not of this architecture ({settings}): {misfit}", setting="model", value=misfit, path=path
+                f"{source} does not fit the architecture {settings} ({misfit}). Set the model to its architecture",
+                setting="model",
+                value=misfit,
+                path=path,
             )
         self.load_state_dict(dict(state_dict), strict=False)
 

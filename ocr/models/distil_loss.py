@@ -1,4 +1,4 @@
-"""The loss of a student compared with its teacher: how far its three maps are from those of the teacher, in float32."""
+"""The loss of a student compared with its teacher: how far its three maps are from the teacher's, in float32."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ocr.models.loss import balanced_weights, check_weights
 
 
 class DistilLoss(nn.Module):
-    """Weighted sum of three parts, each zero where both have the same map; `weight` is that of the whole sum.
+    """Weighted sum of three parts, each zero where both have the same map; `weight` scales the whole sum.
 
-    All pixels count, also those that the labels leave out: what the teacher finds there is what there is to learn.
+    All pixels count, even where the labels leave them out: the teacher's maps are what the student learns there.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class DistilLoss(nn.Module):
         super().__init__()
         if weight not in POSITIVE:
             raise ConfigError(
-                f"weight={weight!r} must be {POSITIVE}. To train without a teacher: teacher=null",
+                f"weight={weight!r} must be {POSITIVE}. Set teacher=null to train without a teacher",
                 setting="weight",
                 value=weight,
             )
@@ -44,7 +44,7 @@ class DistilLoss(nn.Module):
         """The loss, and its unweighted parts without their graph: `prob`, `thresh`, `binary`."""
         if student.thresh is None or student.binary is None or teacher.thresh is None or teacher.binary is None:
             raise ConfigError(
-                "a prediction has no threshold map: call both detectors with with_threshold=True",
+                "a prediction has no threshold map. Call both detectors with with_threshold=True",
                 setting="with_threshold",
                 value=False,
             )
@@ -58,7 +58,7 @@ class DistilLoss(nn.Module):
         return loss, {name: part.detach() for name, part in parts.items()}
 
     def _divergence(self, logits: torch.Tensor, of_teacher: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy less that of the teacher with itself: the teacher need not be sure for the loss to be zero."""
+        """Cross-entropy less the teacher's entropy: the teacher need not be sure for the loss to be zero."""
         target = of_teacher.sigmoid()
         losses = functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
         least = functional.binary_cross_entropy_with_logits(of_teacher, target, reduction="none")

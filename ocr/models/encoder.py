@@ -76,8 +76,8 @@ def _unknown_encoder(name: str) -> str:
     import timm
 
     close = get_close_matches(name.lower(), timm.list_models(), n=5, cutoff=0.6)
-    hint = f"did you mean {' or '.join(close)}? " if close else ""
-    return f"encoder={name!r} is not a model of timm {timm.__version__}: {hint}`timm.list_models()` lists all"
+    hint = f"Did you mean {' or '.join(close)}? " if close else ""
+    return f"encoder={name!r} is not a model of timm ({timm.__version__}). {hint}List all: timm.list_models()"
 
 
 def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> nn.Module:
@@ -96,8 +96,8 @@ def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> 
         raise _cannot_build(name, pretrained, error) from error
     except OSError as error:  # A failed download raises this in every library.
         raise ConfigError(
-            f"pretrained=true, but the weights of encoder={name!r} could not be downloaded ({error}): "
-            "set weights=PATH to a local file, or pretrained=false",
+            f"pretrained=true, but the weights of encoder={name!r} could not be downloaded ({error}). "
+            "Set weights=PATH to a local file, or pretrained=false",
             setting="pretrained",
             value=name,
         ) from error
@@ -106,9 +106,9 @@ def _build(name: str, pretrained: bool, state_dict: StateDict | None = None) -> 
 def _cannot_build(name: str, pretrained: bool, error: Exception) -> ConfigError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     if pretrained and "pretrained" in reason:
-        problem = f"pretrained=true, but encoder={name!r} has none ({reason}): pretrained=false, or weights=PATH"
+        problem = f"pretrained=true, but encoder={name!r} has none ({reason}). Set pretrained=false, or weights=PATH"
         return ConfigError(problem, setting="pretrained", value=name)
-    problem = f"encoder={name!r} has no feature pyramid ({reason}): use a convolutional one, such as resnet18"
+    problem = f"encoder={name!r} has no feature pyramid ({reason}). Use a convolutional one, such as resnet18"
     return ConfigError(problem, setting="encoder", value=name)
 
 
@@ -123,7 +123,7 @@ def _with_weights(name: str, weights: str | Path) -> nn.Module:
     state_dict = match_encoder_weights(read_weights(path), classifier, path, name)
     logger = logging.getLogger("timm.models._builder")
     level = logger.level
-    # Every key was checked above; timm would warn of those behind the last feature map.
+    # Every key was checked above; timm would warn of keys after the last feature map.
     logger.setLevel(logging.ERROR)
     try:
         return _build(name, pretrained=True, state_dict=state_dict)
@@ -136,7 +136,7 @@ def _checkpoint_gradients(name: str, backbone: nn.Module) -> None:
     blocks = list(_blocks(backbone))
     if not blocks:
         raise ConfigError(
-            f"checkpoint_gradients=true, but encoder={name!r} is not made of blocks: use another one, such as "
+            f"checkpoint_gradients=true, but encoder={name!r} is not made of blocks. Use another one, such as "
             "resnet18, or checkpoint_gradients=false",
             setting="checkpoint_gradients",
             value=name,
@@ -168,7 +168,7 @@ def _probe_channels(name: str, backbone: nn.Module) -> list[int]:
     if sides != [(PROBE_SIDE // stride,) * 2 for stride in STRIDES]:
         raise ConfigError(
             f"encoder={name!r} gives maps of {sides} for a page of {PROBE_SIDE} x {PROBE_SIDE}, "
-            f"but strides {STRIDES} are needed: use a convolutional one, such as resnet18",
+            f"but strides {STRIDES} are needed. Use a convolutional one, such as resnet18",
             setting="encoder",
             value=name,
         )

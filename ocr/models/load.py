@@ -50,7 +50,7 @@ class StoredDetector:
         shape = {name: value for name, value in self.settings.architecture.items() if name in ARCHITECTURE}
         try:
             detector = TextDetector(**shape)
-        except Exception as error:  # Of timm and torch, for whatever a file may say.
+        except Exception as error:  # Of timm and torch, for any value in a file.
             raise ConfigError(
                 f"{self.source}: its architecture {shape} cannot be built ({error})",
                 setting=self.setting,
@@ -76,7 +76,9 @@ def read_detector(path: str | Path, setting: str = "checkpoint_path") -> StoredD
     source = named(setting, path)
     if not path.is_file():
         raise ConfigError(
-            f"{source} is not a file. Checkpoints are in outputs/<day>/<time>/checkpoints/", setting=setting, path=path
+            f"{source} is not a file. Choose a checkpoint from outputs/<day>/<time>/checkpoints/",
+            setting=setting,
+            path=path,
         )
     if path.suffix == SAFETENSORS:
         return _read_safetensors(path, setting)
@@ -89,13 +91,13 @@ def read_detector(path: str | Path, setting: str = "checkpoint_path") -> StoredD
     stored, architecture = checkpoint.get(CHECKPOINT_KEY), checkpoint.get("architecture")
     if not all(isinstance(value, torch.Tensor) for value in weights.values()):
         raise ConfigError(
-            f"{source} has weights that are no tensors: it is damaged, or of another program",
+            f"{source} has weights that are not tensors. Choose a checkpoint of `glyphfeed train`",
             setting=setting,
             path=path,
         )
     if not isinstance(architecture, dict | None):
         raise ConfigError(
-            f"{source} has {architecture!r:.80} for its architecture: it is damaged",
+            f"{source} has {architecture!r:.80} for its architecture. Restore it, or choose another checkpoint",
             setting=setting,
             value=architecture,
             path=path,
@@ -125,12 +127,12 @@ def read_checkpoint(path: str | Path, setting: str = "checkpoint_path") -> dict[
 def save_detector(path: str | Path, detector: TextDetector, settings: DetectorSettings) -> None:
     """Write a .safetensors file in half precision, with the settings in its metadata; atomic.
 
-    Norms and biases stay float32: they are a few percent of the file, and variances may exceed float16.
+    Norms and biases stay float32: they are a few percent of the file, and variances can exceed float16.
     """
     from safetensors.torch import save
 
     if Path(path).suffix != SAFETENSORS:
-        raise ConfigError(f"{path}: detectors are written as {SAFETENSORS} files. Rename it", path=path)
+        raise ConfigError(f"{path}: detectors are {SAFETENSORS} files. Rename it", path=path)
     tensors = {name: _stored(value) for name, value in detector.state_dict().items()}
     with replacing(path) as stream:
         stream.write(save(tensors, {METADATA_KEY: settings.to_json()}))
@@ -163,7 +165,7 @@ def _read_safetensors(path: Path, setting: str) -> StoredDetector:
     weights, metadata = _open_safetensors(path, setting)
     if METADATA_KEY not in metadata:
         raise ConfigError(
-            f"{source} holds weights, but no settings of a detector. Weights of an encoder: model.weights={path}",
+            f"{source} has no settings of a detector. If it has weights of an encoder, set model.weights={path}",
             setting=setting,
             path=path,
         )

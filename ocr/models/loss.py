@@ -21,7 +21,7 @@ LOWER_BITS = 0x7FFFFFFF
 
 
 class DBLoss(nn.Module):
-    """Weighted sum of the three parts; the default weights are those of the published code (5, 10, 1).
+    """Weighted sum of the three parts; the default weights are the published code's (5, 10, 1).
 
     With a map per unit, the mean over the units that pages of the batch are labelled in.
     """
@@ -47,7 +47,7 @@ class DBLoss(nn.Module):
         """The loss, and its unweighted parts without their graph: `prob`, `thresh`, `binary`."""
         if prediction.thresh is None or prediction.binary is None:
             raise ConfigError(
-                "the prediction has no threshold map: call the detector with with_threshold=True",
+                "the prediction has no threshold map. Call the detector with with_threshold=True",
                 setting="with_threshold",
                 value=False,
             )

@@ -15,7 +15,7 @@ def packaged_detector() -> Path:
     """The file of the bundled detector."""
     if not PACKAGED.is_file():
         raise ConfigError(
-            f"weights=glyphfeed: this installation has no {PACKAGED.name}. Set a file that `glyphfeed train` wrote: "
+            f"weights=glyphfeed, but {PACKAGED.name} is not installed. Set a file that `glyphfeed train` wrote: "
             "checkpoint_path=.../best.ckpt",
             setting="weights",
             path=PACKAGED,

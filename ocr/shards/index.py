@@ -54,7 +54,7 @@ class Shard:
     name: str
     bytes: int
     sha256: str
-    """Empty if there is no index."""
+    """Empty without an index."""
     samples: int
 
     @classmethod
@@ -78,7 +78,7 @@ class StoredSample:
     shard: int
     members: Members
     content: str
-    """Digest of the image's bytes (hex), the same as in a cache; empty if there is no index."""
+    """Digest of the image's bytes (hex), the same as in a cache; empty without an index."""
     annotation: str
     """Digest of the annotation (hex), the same as in a cache; empty if it cannot be read."""
     size: tuple[int, int] | None = None
@@ -190,7 +190,7 @@ class SampleRows(RowSequence[StoredSample]):
 
     @classmethod
     def of(cls, table: RowTable, rows: NDArray[np.signedinteger[Any]] | None = None) -> Self:
-        """The samples of a table, or those of some of its rows."""
+        """The samples of a table, or of some of its rows."""
         return cls([_Part(table, rows)])
 
     @classmethod
@@ -276,7 +276,7 @@ class ShardIndex:
     kind: str
     annotated: bool
     stages: str
-    """Digest of the fixed stages of ready samples; empty for raw ones, and if there is no index."""
+    """Digest of the fixed stages of ready samples; empty for raw ones, and without an index."""
     shards: tuple[Shard, ...]
     samples: SampleRows
 
@@ -309,14 +309,14 @@ class ShardIndex:
                 feed(hashed, writer.append(sample))
             about, found = document.rest, document.rest["format"]
             if found != FORMAT:
-                problem = f"{location}: an index of format {found}, not {FORMAT}. Convert again"
+                problem = f"{location}: an index of format {found}, expected {FORMAT}. Convert again"
                 raise DataError(problem, value=found, path=location)
             about = {name: about[name] for name in (*_HEAD, "shards")}
             shards = [Shard.from_json(shard) for shard in about["shards"]]
             _check_head(about)
             feed(hashed, _dump(about))
             if (given := document.rest["digest"]) != hashed.hexdigest():
-                problem = f"{location}: its digest differs, so it was changed or damaged. Restore it, or convert again"
+                problem = f"{location}: changed or damaged (its digest differs). Restore it, or convert again"
                 raise DataError(problem, value=given, path=location)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             problem = f"{location}: not an index of shards ({error}). Write it: glyphfeed shards SRC DST"

@@ -111,7 +111,7 @@ class ShardSource(Source):
         extension = image_extension(stored.members)
         if extension is None:
             found = ", ".join(stored.members)
-            problem = f"{self._where(stored)}: no image among its members {found}"
+            problem = f"{self._where(stored)}: no image among its members {found}. Convert again"
             raise ImageError(problem, value=found, path=entry.path)
         encoded = self._member(stored, extension)
         if stored.content and content_digest(encoded).hex() != stored.content:
@@ -153,12 +153,11 @@ class ShardSource(Source):
             return ()
         if found.names_digest != self.names_digest or found.form != self.form:
             raise DataError(
-                f"{self.location}: the shards were replaced by shards of other pages or stages while they were open. "
-                "Start again",
+                f"{self.location}: replaced by shards of other pages or stages while open. Start again",
                 path=self.location,
             )
         log.warning("%s: changed while it was open, and read again", self.location)
-        self.__dict__ = found.__dict__  # At once: other threads may be reading.
+        self.__dict__ = found.__dict__  # At once: other threads can be reading.
         return range(len(self))
 
     @property
@@ -173,7 +172,7 @@ class ShardSource(Source):
             problem = f"{self._where(stored, 'json')}: not JSON ({error}). Fetch the shard again"
             raise AnnotationError(problem, path=self._path(stored)) from error
         if not isinstance(document, dict):
-            problem = f"{self._where(stored, 'json')}: holds no JSON object. Convert again"
+            problem = f"{self._where(stored, 'json')}: not a JSON object. Convert again"
             raise AnnotationError(problem, value=document, path=self._path(stored))
         return document
 
@@ -279,7 +278,7 @@ def _joined(urls: Sequence[str], tables: Sequence[tuple[RowTable, Sequence[int]]
     for index, (_, numbers) in zip(found, tables, strict=True):
         if (index.kind, index.stages, index.annotated) != (first.kind, first.stages, first.annotated):
             problem = (
-                f"tar_path: {urls[numbers[0]]} is of another kind, of other stages or not annotated like {urls[0]}. "
+                f"tar_path: {urls[numbers[0]]} differs from {urls[0]} in kind, stages or annotation. "
                 "Read them as two datasets, or convert both alike"
             )
             raise ConfigError(problem, setting="tar_path", value=urls[numbers[0]])

@@ -111,7 +111,7 @@ def _file_system(url: str) -> tuple[Any, str]:
         system, path = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
         raise ConfigError(
-            f"{url}: {error}. Install what its protocol needs, for S3: pip install glyphfeed[s3]", path=url
+            f"{url}: {error}. Install the package of its protocol, for S3: pip install 'glyphfeed[s3]'", path=url
         ) from error
     return system, path
 
@@ -158,7 +158,7 @@ class Storage:
         return self._retry(lambda: _read_remote(url), url)
 
     def signature(self, url: str) -> Signature | None:
-        """What tells the content of a file from another one; None if there is no such file.
+        """What distinguishes the content of a file from another; None without such a file.
 
         Of a remote file it is made of what its store says about it. A store that says nothing has a new one each time.
         """
@@ -179,7 +179,7 @@ class Storage:
                 if attempt == self.tries:
                     if isinstance(error, DataError):
                         raise
-                    problem = f"{url}: cannot be read after {attempt} tries ({error})"
+                    problem = f"{url}: cannot be read after {attempt} tries ({error}). Check the connection"
                     raise DataError(problem, value=attempt, path=url) from error
                 pause = FIRST_PAUSE_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
                 log.warning("%s: try %d of %d failed (%s); again in %.1f s", url, attempt, self.tries, error, pause)
@@ -251,7 +251,7 @@ class ShardFiles:
     def __init__(
         self, urls: Sequence[str], shards: Sequence[Shard], signatures: Sequence[Signature | None], storage: Storage
     ) -> None:
-        """`signatures` are those of the files when they were opened; None for remote ones that have a sha256."""
+        """`signatures` describe the files when they were opened; None for remote ones that have a sha256."""
         self.urls, self.shards, self.signatures, self.storage = urls, shards, signatures, storage
         self._opened: dict[int, _Opened] = {}
         self._following: dict[int, list[int]] = {}
@@ -342,7 +342,7 @@ def _open_local(path: Path, size: int | None) -> tuple[Path, BinaryIO]:
     found = os.fstat(stream.fileno()).st_size
     if size is not None and found != size:
         stream.close()
-        problem = f"{path}: {found} bytes, but its index says {size}. Restore it, or convert again"
+        problem = f"{path}: {found} bytes, expected {size} as in its index. Restore it, or convert again"
         raise DataError(problem, value=found, path=path)
     return path, stream
 
@@ -407,7 +407,7 @@ def _remote_signature(url: str) -> Signature | None:
     said = {name.lower().replace("-", "").replace("_", ""): str(value) for name, value in info.items()}
     told = sorted((name, value) for name, value in said.items() if name in TELLING and value not in ("", "None"))
     size = int(info.get("size") or 0)
-    # Without a time, it proves nothing beyond the run that asked.
+    # Without a time, it is valid only in the run that asked.
     return Signature(size, 1, 1, hash_of(repr(told)) >> 1) if told else Signature(size, 0, 0, uuid.uuid4().int >> 65)
 
 

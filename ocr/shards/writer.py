@@ -1,4 +1,4 @@
-"""writer: what is stored of a page, and a tar that has the same bytes whoever writes it."""
+"""writer: what is stored of a page, and a tar that has the same bytes on every machine."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Recipe:
             ) from error
         for extension, data in stored.members.items():
             if len(data) > MAX_MEMBER_BYTES:
-                problem = f"{raw.filename}: its .{extension} has {len(data)} bytes, and readers accept at most "
+                problem = f"{raw.filename}: its .{extension} has {len(data)} bytes, at most "
                 raise DataError(f"{problem}{MAX_MEMBER_BYTES}. Leave the page out", value=len(data), path=raw.path)
         return stored
 
@@ -80,8 +80,8 @@ class Recipe:
         page = self.fixed_part(raw)
         if page.image.dtype != np.uint8:
             raise ConfigError(
-                f"ready (--ready) keeps pages as bytes, and a transform makes {page.image.dtype} of {raw.filename}: "
-                "put the normalisation at the end of the transforms",
+                f"ready (--ready) keeps pages as bytes, but a transform makes {page.image.dtype} of {raw.filename}. "
+                "Put the normalisation at the end of the transforms",
                 setting="ready",
                 value=page.image.dtype,
                 path=raw.filename,

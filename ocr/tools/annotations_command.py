@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-CATEGORIES_HELP = "Category of the annotation that is text; may be repeated. Default: those named like text."
+CATEGORIES_HELP = "Category of the annotation that is text; repeatable. Default: categories named like text."
 FORMAT_HELP = "Format of the source: auto, or one of docs/data.md, such as icdar2015, coco, yolo, alto."
 TO_HELP = "Format to write: native, coco, yolo, alto, label_studio, cvat, labelme, via, mmocr, paddle or pascal_voc."
 
@@ -25,7 +25,7 @@ def convert_labels(
         str, typer.Option(help="Frame of the source's polygons on EXIF pages: auto|upright|raw.")
     ] = "auto",
     image_prefix: Annotated[
-        str, typer.Option(help="What Label Studio finds the images by: a URL, or its local files.")
+        str, typer.Option(help="URL or local-files prefix of the images in Label Studio.")
     ] = "/data/local-files/?d=",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
 ) -> None:

@@ -88,7 +88,7 @@ class Group:
 def ls(
     folder: _Folder = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write it here, with the stages (- for the screen).")
+        Path | None, typer.Option("--json", help="Write the list as JSON, with the stages (- for the screen).")
     ] = None,
 ) -> None:
     """List what is kept, one row for what the same stages made: of which pages, how many, how large, used when."""
@@ -132,7 +132,7 @@ def build(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of glyphfeed train; repeatable.")
     ] = None,
-    split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated.")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Threads; default: one per core.")] = None,
     folder: _Folder = None,
     config_dir: ConfigDir = None,
@@ -170,7 +170,7 @@ def _build(config: Any, split: str, workers: int | None, console: Console) -> No
         return
     if dataset.cache is None:
         setting = config.data.cache or "off"
-        problem = f"data.cache={setting}: nothing of {split} is kept. Set data.cache=auto"
+        problem = f"data.cache={setting} keeps nothing of {split}. Set data.cache=auto"
         raise ConfigError(problem, setting="data.cache", value=setting)
     try:
         found = dataset.fill_cache(f"caching {split}", workers)
@@ -188,13 +188,13 @@ def _build(config: Any, split: str, workers: int | None, console: Console) -> No
 @app.command(epilog="Examples: glyphfeed cache clear --max-bytes 20GB   |   glyphfeed cache clear 3f2a91 --yes")
 def clear(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="As `glyphfeed cache ls` shows them; default: all.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Names as `glyphfeed cache ls` shows them; default: all.")
     ] = None,
     max_bytes: Annotated[
-        str | None, typer.Option(help="Remove what was not used for longest until the rest fits, such as 20GB.")
+        str | None, typer.Option(help="Remove the least recently used until the rest fits, such as 20GB.")
     ] = None,
     older_than: Annotated[
-        float | None, typer.Option(min=0, metavar="DAYS", help="Remove what was not used for more days.")
+        float | None, typer.Option(min=0, metavar="DAYS", help="Remove what was unused for more days.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
@@ -202,7 +202,7 @@ def clear(
 ) -> None:
     """Remove what is kept: all, what has these names, or as much as the limits require.
 
-    Processes that use the cache go on. As long as there are any the file keeps its size, and new pages use the room.
+    Processes that use the cache continue. As long as there are any the file keeps its size, and new pages use the room.
     """
     from ocr.cache.store import cache_root
 
@@ -223,7 +223,7 @@ def clear(
     if dry_run or not lines:
         return
     if not yes and not sys.stdin.isatty():
-        problem = f"{size} would be removed, and there is no terminal to ask on. Add --yes, or --dry-run"
+        problem = f"{size} would be removed without a terminal to confirm on. Add --yes, or --dry-run"
         raise ConfigError(problem, setting="--yes")
     if not yes and not Confirm.ask(f"Remove {size}?", console=console, default=False):
         console.print("nothing removed", **PLAIN)
@@ -254,7 +254,7 @@ def choose(
 def _find(groups: Sequence[Group], name: str, root: Path) -> Group:
     found = [group for group in groups if name and group.full_name.startswith(name)]
     if not found:
-        problem = f"{name!r} is nothing that is kept in {root}. List the names: glyphfeed cache ls"
+        problem = f"{name!r} is not in {root}. List the names: glyphfeed cache ls"
         raise ConfigError(problem, setting="NAME", value=name, path=root)
     if len(found) > 1:
         could_be = ", ".join(group.full_name for group in found)

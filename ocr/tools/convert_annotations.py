@@ -49,13 +49,13 @@ def convert_annotations(
 ) -> ConversionSummary:
     """Read `source`, a file or a folder, and write `target`: a file, or a folder if `to` has one file per image.
 
-    Annotations may name images by path. With `image_path`, the longest tail of the path that exists there is used;
+    Annotations can name images by path. With `image_path`, the longest tail of the path that exists there is used;
     without it, the relative path as written. Formats other than the native one are written in the frame of the
     upright page, as tools draw in it; which frame the source is in, EXIF pages show by `annotation_frame`.
     """
     check_written(to)
     if not source.exists():
-        raise AnnotationError(f"{source}: no such file or folder: name the annotations to convert", path=source)
+        raise AnnotationError(f"{source}: no such file or folder. Name the annotations to convert", path=source)
     _check_target(source, target, to, overwrite)
     annotations = read_annotations(source, format, image_path, categories)
     if FORMATS[to].write_page is not None and not overwrite:
@@ -76,7 +76,7 @@ def _check_target(source: Path, target: Path, to: str, overwrite: bool) -> None:
     if FORMATS[to].write_page is not None:
         if target.exists() and not target.is_dir():
             raise ConfigError(
-                f"target={target} is a file, and {to} is a folder of files: pass the name of a folder",
+                f"target={target} is a file, and {to} is a folder of files. Pass the name of a folder",
                 setting="target",
                 value=target,
                 path=target,
@@ -85,7 +85,7 @@ def _check_target(source: Path, target: Path, to: str, overwrite: bool) -> None:
     # A .txt written into the folder that is read would be an annotation file the next time.
     if to == "native" and target.suffix.lower() != ".json":
         raise ConfigError(
-            f"target={target}: the native format is JSON: use a name that ends in .json",
+            f"target={target}: the native format is JSON. Use a name that ends in .json",
             setting="target",
             value=target,
             path=target,
@@ -94,18 +94,18 @@ def _check_target(source: Path, target: Path, to: str, overwrite: bool) -> None:
         return
     if target.samefile(source):
         raise ConfigError(
-            f"target={target} is the source itself: choose another name for the converted file",
+            f"target={target} is the source itself. Choose another name for the converted file",
             setting="target",
             value=target,
             path=target,
         )
     if target.is_dir():
         raise ConfigError(
-            f"target={target} is a folder: pass the name of a file in it", setting="target", value=target, path=target
+            f"target={target} is a folder. Pass the name of a file in it", setting="target", value=target, path=target
         )
     if not overwrite:
         raise ConfigError(
-            f"target={target} exists: choose another name, or overwrite=True (--overwrite)",
+            f"target={target} exists. Choose another name, or overwrite=True (--overwrite)",
             setting="target",
             value=target,
             path=target,
@@ -116,7 +116,7 @@ def _refuse_existing(annotations: Annotations, target: Path, to: str) -> None:
     for file in files_of(annotations.pages, target, to).values():
         if file.exists():
             raise ConfigError(
-                f"target={target}: {file} exists: choose another folder, or overwrite=True (--overwrite)",
+                f"target={target}: {file} exists. Choose another folder, or overwrite=True (--overwrite)",
                 setting="target",
                 value=target,
                 path=file,

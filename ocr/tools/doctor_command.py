@@ -23,7 +23,7 @@ def doctor(
     annotation_path: Annotated[
         Path | None, typer.Option(help="Annotation of a single split; DATA is then its folder of images.")
     ] = None,
-    split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable.")] = None,
     annotation_format: Annotated[str, typer.Option(help="Format of the annotation.")] = "auto",
     categories: Annotated[list[str] | None, typer.Option(help=CATEGORIES_HELP)] = None,
     annotation_frame: Annotated[str, typer.Option(help="Frame of polygons on EXIF pages: auto|upright|raw.")] = "auto",

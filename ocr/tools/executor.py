@@ -33,7 +33,7 @@ RETRIES = 3
 """How often a chunk is repeated when its Ray worker dies."""
 CONNECT_SECONDS = 5
 STOP_SECONDS = 10
-"""How long Ray workers may take to stop; then they are killed."""
+"""How long Ray workers can take to stop; then they are killed."""
 
 
 class LazyTasks(Sequence[Task]):
@@ -76,7 +76,7 @@ def run_tasks(
     """Yield the number and the result of every task, in the order in which they finish.
 
     For Ray, `function` is defined at module level or is a frozen dataclass, and tasks and results can be pickled.
-    Workers get `chunk` small tasks at a time. A task may run twice if its worker dies. The first error is raised
+    Workers get `chunk` small tasks at a time. A task can run twice if its worker dies. The first error is raised
     unchanged and stops all workers; `with closing(run_tasks(...))` also stops them when the loop is left early.
     """
     check_executor(executor, workers)
@@ -146,7 +146,7 @@ def _ray(function: Callable[[Any], Any] | None, workers: int | None) -> Iterator
     ray = require("ray", "executor=ray")
     address, was_running = os.environ.get("RAY_ADDRESS") or "local", ray.is_initialized()
     package = Path(ocr.__file__).resolve().parent
-    # The other machines of a cluster may have no GlyphFeed, or another version.
+    # The other machines of a cluster can lack GlyphFeed, or have another version.
     settings: dict[str, Any] = {"runtime_env": {"py_modules": [str(package)]}}
     if address == "local":
         paths = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -19,5 +19,5 @@ def printable(text: str) -> str:
 
 
 def markup(text: str) -> str:
-    """A text that is printed as it is, though it may hold brackets and bytes that are not Unicode."""
+    """A text that is printed as it is, though it can hold brackets and bytes that are not Unicode."""
     return escape(printable(text))

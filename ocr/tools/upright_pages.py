@@ -1,4 +1,4 @@
-"""Annotations in the frame that labelling tools draw in: that of the upright page, with its size."""
+"""Annotations in the frame that labelling tools draw in: the upright page, with its size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distillation: a student learns the maps of a trained detector beside the labels."""
+"""Distillation: a student learns the maps of a trained detector in addition to the labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ocr.training.teacher import Teacher
 
 
 class Distillation:
-    """A frozen teacher and the loss of a student beside it."""
+    """A frozen teacher, and the loss of a student compared with it."""
 
     def __init__(self, teacher: Teacher, loss: DistilLoss | None = None) -> None:
         self.teacher, self.loss = teacher, loss or DistilLoss()

@@ -30,7 +30,7 @@ class FiniteCheck:
         self._pending: WatchedLoss | None = None
 
     def watch(self, loss: torch.Tensor, step: int, epoch: int, files: list[str]) -> None:
-        """Remember the loss of this step; raise a DataError if that of the step before is not finite."""
+        """Remember the loss of this step; raise a DataError if the previous step's is not finite."""
         watched = WatchedLoss(HostCopy(loss), step, epoch, files)
         self.finish()
         self._pending = watched

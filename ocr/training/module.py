@@ -210,7 +210,7 @@ class OCRPLModule(lightning.LightningModule):
             return
         if not strategy._ddp_kwargs.get("find_unused_parameters"):
             raise ConfigError(
-                f"model.freeze_epochs={self.model.freeze_epochs}: ddp would wait for gradients of the frozen encoder. "
+                f"model.freeze_epochs={self.model.freeze_epochs} makes ddp wait for gradients of the frozen encoder. "
                 "Set trainer.strategy=ddp_find_unused_parameters_true",
                 setting="model.freeze_epochs",
                 value=self.model.freeze_epochs,

@@ -78,23 +78,25 @@ class PageTeacher(Teacher):
         self._path: PagePath | None = None
         """The pages of the batches, but as the teacher sees them."""
         self._side: int | None = None
-        """The longest side of the student's pages at the cut; None: that of the source page."""
+        """The longest side of the student's pages at the cut; None: the source page's."""
         self._indices: defaultdict[str, list[int]] = defaultdict(list)
         """Of the pages with this name: two joined folders can both have it."""
 
     def start(self, dataset: object) -> None:
-        """Learn where the pages of the batches are; maps that an earlier run has kept are used again."""
+        """Learn where the pages of the batches are; maps that an earlier run has kept are reused."""
         path = path_of(dataset)
         if path is None or path.source.is_ready:
             raise ConfigError(
-                f"distil.maps=page: there are no whole pages in this data. {SEE_BATCHES}",
+                f"distil.maps=page needs whole pages, and this data has only ready samples. {SEE_BATCHES}",
                 setting="distil.maps",
                 value="page",
             )
         for stage in path.random:
             if isinstance(stage, RandomStage) and stage.moves_geometry and not stage.follows_matrix:
                 raise ConfigError(
-                    f"distil.maps=page: maps cannot follow {stage!r}. {SEE_BATCHES}", setting="distil.maps", value=stage
+                    f"distil.maps=page, but maps cannot follow {stage!r}. {SEE_BATCHES}",
+                    setting="distil.maps",
+                    value=stage,
                 )
         decode, fixed = replace(path.decode, needed_side=self._letterbox.size), (self._letterbox, self._found)
         # Other threads or another device round differently: maps that are made twice differ, and none is rechecked.

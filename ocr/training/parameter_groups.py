@@ -36,7 +36,7 @@ def build_optimizer(model: nn.Module, make: MakeOptimizer, encoder_lr_factor: fl
     """The optimizer of the config with these groups; the encoder learns at `encoder_lr_factor` times the rate."""
     if encoder_lr_factor not in POSITIVE:
         raise ConfigError(
-            f"optimizer.encoder_lr_factor={encoder_lr_factor!r} must be {POSITIVE}; 1 means no difference",
+            f"optimizer.encoder_lr_factor={encoder_lr_factor!r} must be {POSITIVE}, 1 for no difference",
             setting="optimizer.encoder_lr_factor",
             value=encoder_lr_factor,
         )
@@ -59,7 +59,7 @@ def lr_factor(group: Mapping[str, Any], encoder_lr_factor: float) -> float:
 
 
 def regroup_checkpoint(checkpoint: dict[str, Any], model: nn.Module, encoder_lr_factor: float) -> None:
-    """Sort the optimizer state of a checkpoint from before there were groups into today's groups, in place."""
+    """Sort the optimizer state of a checkpoint with a single group into the groups of the model, in place."""
     states = checkpoint.get("optimizer_states") or []
     if len(states) != 1 or len(states[0]["param_groups"]) != 1:
         return

@@ -13,7 +13,7 @@ from ocr.pipeline.fingerprint import digest
 
 
 class Teacher:
-    """Not a torch module: a teacher is no part of the student's checkpoint, optimizer, average or ddp."""
+    """Not a torch module: a teacher is not part of the student's checkpoint, optimizer, average or ddp."""
 
     def __init__(self, model: TextDetector) -> None:
         self.model = model.eval().requires_grad_(False)
@@ -34,7 +34,7 @@ class BatchTeacher(Teacher):
     def __init__(
         self, model: TextDetector, normalization: Normalize | None = None, students: Normalize | None = None
     ) -> None:
-        """`normalization` is that of the teacher's pages, `students` that of the batches."""
+        """`normalization` is for the teacher's pages, `students` of the batches."""
         super().__init__(model)
         self._conversion = conversion(students or Normalize(), normalization or Normalize())
 

@@ -33,7 +33,7 @@ class TrainingRecord:
         before = DetectorSettings.from_dict(stored).provenance
         if before.teacher != self.teacher:
             raise ConfigError(
-                f"resume: the run had {_named(before.teacher)}, but this one has {_named(self.teacher)}. Give it the "
+                f"resume: the run had {_named(before.teacher)}, this one has {_named(self.teacher)}. Set the "
                 "same teacher=FILE, or start a new run from its weights: checkpoint_path instead of resume",
                 setting="teacher",
                 value=self.teacher,

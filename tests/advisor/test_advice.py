@@ -40,7 +40,7 @@ def test_a_model_that_does_not_wait_is_the_bottleneck():
 
 
 def test_few_pages_per_step_are_a_cause_even_if_something_else_helps():
-    found = advice([row("1 thread", 1.4)], waited=0.02, step_fault="only 1 page per step")
+    found = advice([row("1 thread", 1.4)], waited=0.02, step_cause="only 1 page per step")
     assert found.cause == "not 1 thread, and only 1 page per step"
 
 

@@ -76,7 +76,7 @@ def test_the_model_of_the_config_is_measured_and_changed(config, tmp_path):
     assert "channels first" in names
     assert "8 pages per step" in names
     assert found.step_seconds > 0
-    assert found.step_fault == "only 2 pages per step"
+    assert found.step_cause == "only 2 pages per step"
     assert any(row.how == "computed" for row in found.rows)
     assert "compile=true" in found.not_tried["compiled model"]
 

@@ -216,7 +216,7 @@ def test_categories_that_are_not_named_like_text_are_left_out_and_counted(read_c
 def test_categories_may_be_named(read_coco):
     found = read_coco(one_of_each(5), names=PUBLAYNET, categories=["text", "title"])
     assert [word.key for word in words_of(found)] == ["1", "2"]
-    assert "1 of figure, 1 of list, 1 of table:" in found.notes[0]
+    assert "1 of figure, 1 of list, 1 of table" in found.notes[0]
     assert read_coco(one_of_each(5), names=PUBLAYNET, categories=PUBLAYNET).notes == ()
 
 

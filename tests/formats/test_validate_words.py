@@ -9,7 +9,7 @@ from rejection import rejects
 
 from ocr.errors import AnnotationError
 from ocr.formats import Page, Word
-from ocr.formats.validate import fault_of, to_polygons
+from ocr.formats.validate import points_error, to_polygons
 
 SQUARE = [[0, 0], [9, 0], [9, 5], [0, 5]]
 
@@ -66,13 +66,13 @@ def test_points_that_make_no_polygon_are_refused_with_the_word_and_what_is_wrong
     assert str(caught.value).startswith("val.json: a.jpg: word 0002: points ")
     assert fault in str(caught.value)
     assert len(str(caught.value)) < 320
-    assert fault_of(points) is not None
+    assert points_error(points) is not None
 
 
 def test_sound_points_have_no_fault():
-    assert fault_of(SQUARE) is None
-    assert fault_of([SQUARE]) is None
-    assert fault_of([[0, 0], [1e6, 0], [9, 5]]) is None
+    assert points_error(SQUARE) is None
+    assert points_error([SQUARE]) is None
+    assert points_error([[0, 0], [1e6, 0], [9, 5]]) is None
 
 
 def test_a_transcription_that_is_not_text_is_refused():

@@ -42,7 +42,7 @@ def test_an_unknown_encoder_is_answered_with_near_names(name, near):
 def test_an_encoder_like_nothing_known_is_answered_without_a_guess():
     with rejects(ConfigError, setting="encoder", value="#####") as caught:
         Encoder("#####")
-    assert "did you mean" not in str(caught.value)
+    assert "Did you mean" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "mixer_s32_224", "csatv2"])

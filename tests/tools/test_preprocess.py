@@ -160,7 +160,7 @@ def test_colour_changes_alone_still_use_stored_maps(dataset_folder):
     assert sources(open_val(dataset_folder, ColourJitter(p=1.0)))["stored"] == 6
 
 
-def test_preloading_maps_that_would_not_be_used_is_refused_with_the_cure(dataset_folder):
+def test_preloading_maps_that_would_not_be_used_is_refused_with_the_fix(dataset_folder):
     write(open_val(dataset_folder))
     with rejects(ConfigError, setting="preload_maps", value=True):
         open_val(dataset_folder, RandomFlip(), preload_maps=True)

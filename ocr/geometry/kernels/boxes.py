@@ -11,20 +11,20 @@ from ocr.geometry.kernels.offset import grow
 from ocr.geometry.kernels.outlines import approximate, area_and_length
 from ocr.geometry.kernels.rectangle import smallest_rectangle
 
-# Share of an outline's length by which its polygon may miss it: the published value, about half a pixel on a line.
+# Share of an outline's length by which its polygon can miss it: the published value, about half a pixel on a line.
 _TOLERANCE = 0.002
 # Published: the unclipped box must be this much larger than the smallest text, in pixels.
 _UNCLIPPED_MARGIN = 2
 # Corners of upright text are integers up to rounding errors, and must not be truncated to the pixel before.
 _ALMOST_WHOLE = 1e-4
-# Kernels of a learned map have as many pixels above this level as those of its target, at whatever `thresh` they are
+# Kernels of a learned map have as many pixels above this level as kernels of its target, at whatever `thresh` they are
 # cut: between 0.25 and 0.5 a compromise of the H-means at IoU 0.5, 0.7 and 0.8, chosen on 28 receipts of one training.
 _KERNEL_LEVEL = 0.4
 # Outlines run through the centres of pixels, polygons of a page begin at the corner of the first one.
 _CENTRE = 0.5
 # Polygons are grown in quarters of a pixel: whole ones would move each side by up to half a pixel.
 _STEPS = 4
-# Pixels by which a grown polygon may be thinned out: the steps of its outline become as many corners on every side.
+# Pixels by which a grown polygon can be thinned out: the steps of its outline become as many corners on every side.
 _TOO_FINE = 0.25
 
 

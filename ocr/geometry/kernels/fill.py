@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from ocr.geometry.kernels.compiled import compiled
 
-# The painter's fixed point: 16 bits behind the point.
+# The painter's fixed point: 16 fractional bits.
 _SHIFT = 16
 
 

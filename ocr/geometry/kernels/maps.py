@@ -50,7 +50,7 @@ def draw_maps(
     prob_mask: NDArray[np.bool_],
     thresh_mask: NDArray[np.bool_],
 ) -> None:
-    """All of the maps but the polygons that are no boxes: the border band of each, its mask, and the boxes."""
+    """All of the maps but the polygons that are not boxes: the border band of each, its mask, and the boxes."""
     height, width = thresh_map.shape
     lowest = np.float32(low)
     for y in range(height):
@@ -114,7 +114,7 @@ def _raise_border_band(
 
 @compiled()
 def _within(value: float, low: int, high: int) -> float:
-    """The value, from `low` to `high`. A float beyond 2^63 has no integer: converted, it may be any address."""
+    """The value, from `low` to `high`. A float beyond 2^63 has no integer: converted, it can be any address."""
     if not value > low:  # NaN too.
         return float(low)
     return value if value < high else float(high)

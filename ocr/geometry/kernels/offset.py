@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from ocr.geometry.kernels.compiled import compiled
 
-# How far a chord may fall short of its arc, in pixels: clipper's default.
+# How far a chord can fall short of its arc, in pixels: clipper's default.
 _ARC_TOLERANCE = 0.25
 # How far points are moved, in pixels, so that no two sides touch or overlap.
 _IRREGULAR = 1e-4
-# Sides on whole pixels often cross at a half: it must round up, as clipper's do, also when its points were moved.
+# Sides on whole pixels often cross at a half: it must round up, as clipper's do, even if its points were moved.
 _HALF_UP = 1e-3
 
 

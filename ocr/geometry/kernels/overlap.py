@@ -78,8 +78,8 @@ def read_rings(shapes: Shapes, name: str) -> Rings:
 def _check_shape(row: NDArray[Any], name: str, index: int) -> None:
     if row.size < 6 or row.size % 2 or (row.ndim > 1 and row.shape[-1] != 2):
         raise ValueError(
-            f"{name}[{index}] has shape {row.shape}, which is not a polygon: "
-            "give x1, y1, x2, y2, ... or (n, 2) points, three points or more"
+            f"{name}[{index}] has shape {row.shape}, expected a polygon. "
+            "Pass x1, y1, x2, y2, ... or (n, 2) points, three points or more"
         )
 
 
@@ -88,7 +88,7 @@ def _checked(vertices: NDArray[Any], starts: NDArray[np.int64], name: str) -> Ri
     if not finite.all():
         vertex = int(np.argmin(finite))
         index = int(np.searchsorted(starts, vertex, side="right")) - 1
-        raise ValueError(f"{name}[{index}] has the point {vertices[vertex].tolist()}: coordinates must be finite")
+        raise ValueError(f"{name}[{index}] has the point {vertices[vertex].tolist()}. Coordinates must be finite")
     return Rings(vertices, starts)
 
 

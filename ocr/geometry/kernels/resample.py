@@ -1,6 +1,6 @@
 """One pass over the pixels of a page: sampled through a matrix, coloured, normalised, written where it belongs.
 
-All steps are in float32 and never fused, so that every machine makes the same bytes. They are those of OpenCV's linear
+All steps are in float32 and never fused, so that every machine makes the same bytes. They follow OpenCV's linear
 `warpAffine` with a constant border: single pixels differ by one gray level. On its way a pixel is a word, red in the
 lowest byte: loops over words run 16 pixels at a time, loops over interleaved bytes do not.
 """
@@ -18,7 +18,7 @@ RUN = 256
 NO_FRACTION = np.float32(2**23)
 """A float32 this large has no fraction, so adding and subtracting it rounds, half to even."""
 RED, GREEN, BLUE, NEXT_RED = np.uint32(0), np.uint32(8), np.uint32(16), np.uint32(24)
-"""Where the channels of a pixel are in a word, and the red of the pixel behind it."""
+"""Where the channels of a pixel are in a word, and the red of the next pixel."""
 BYTE, GRAY = np.uint32(255), np.uint32(0x010101)
 
 
@@ -34,9 +34,9 @@ def sample_page(
 ) -> None:
     """Sample a window of a page into `out` (H, W, 3).
 
-    `window` is (left, top, right, bottom); everything around it is `fill`. `matrix` (2, 3) leads from the pixels that
-    come out to those of the window, and `out` begins at the pixel `corner` of them. `colours` (3, 4) are the rows of
-    a matrix with the shift behind it; (0, 4) leaves colours alone.
+    `window` is (left, top, right, bottom); everything around it is `fill`. `matrix` (2, 3) maps output
+    pixels to pixels of the window, and `out` begins at the output pixel `corner`. `colours` (3, 4) are the rows of
+    a matrix with the shift as last column; (0, 4) leaves colours alone.
     """
     content, scratch, words = _content(page, window, fill), _scratch(), np.empty(out.shape[1], np.uint32)
     blank = _blank(fill, colours)
@@ -107,7 +107,7 @@ def _sample_row(  # type: ignore[no-untyped-def]
     low_x, low_y, high_x, high_y = content[0] - left, content[1] - top, content[2] - left, content[3] - top
     seen, end = _span(0, len(words), line, 0, low_x - 1, high_x)
     seen, end = _span(seen, end, line, 1, low_y - 1, high_y)
-    # Neighbours are read four bytes at a time, so the last column of a page, where its memory may end, is an edge.
+    # Neighbours are read four bytes at a time, so the last column of a page, where its memory can end, is an edge.
     inner, inner_end = _span(seen, end, line, 0, low_x, min(high_x - 1, page.shape[1] - 2 - left))
     inner, inner_end = _span(inner, inner_end, line, 1, low_y, high_y - 1)
     if inner == inner_end:

@@ -24,8 +24,8 @@ Entry = tuple[Any, tuple[Any, ...]]
 
 
 def warm_up(show: bool = True, *, only_loading: bool = False) -> int:
-    """Load all kernels, or only those of loading, and return how many this machine had not compiled yet: they are
-    compiled first, in parallel."""
+    """Load all kernels, or only the kernels of loading. Return how many this machine had not compiled yet:
+    they are compiled first, in parallel."""
     entries = [entry for entry in ENTRIES if _is_for_loading(entry)] if only_loading else ENTRIES
     if config.DISABLE_JIT or all(signature in kernel.overloads for kernel, signature in entries):
         return 0
@@ -58,7 +58,7 @@ def _compile(missing: list[Entry], show: bool) -> None:
         return
     kept_on_disk = isinstance(missing[0][0]._cache, KernelCache)
     text = f"compiling {len(missing)} kernels, " + (
-        "once per machine" if kept_on_disk else "at every start: no cache folder can be written to, set NUMBA_CACHE_DIR"
+        "once per machine" if kept_on_disk else "at every start (no writable cache folder). Set NUMBA_CACHE_DIR"
     )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not show) as progress:
@@ -168,7 +168,7 @@ def _entries() -> list[Entry]:
 
 ENTRIES = _entries()
 OF_LOADING = (crossings, dense, maps, resample)
-"""Their kernels load in half the time of all: those of boxes and scores are as many."""
+"""Their kernels load in half the time of all: kernels of boxes and scores are as many."""
 BOXES = (boxes.polygons_from_outlines, boxes.quads_from_outlines)
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def shards(
             "data=webdataset looks.",
         ),
     ] = None,
-    split: Annotated[list[str] | None, typer.Option(help="Only this split; may be repeated.")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable.")] = None,
     samples_per_shard: Annotated[int | None, typer.Option(metavar="N", help="Pages per shard; default: 1000.")] = None,
     bytes_per_shard: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Bytes per shard; default: 256MB.")

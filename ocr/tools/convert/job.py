@@ -24,7 +24,7 @@ def convert_splits(config: DictConfig, console: Console) -> int:
     for split, dataset in datasets.items():
         if not isinstance(dataset, OCRDataset):
             raise ConfigError(
-                f"datasets.{split}_dataset is not a folder of pages: set data=base",
+                f"datasets.{split}_dataset is not a folder of pages. Set data=base",
                 setting=f"datasets.{split}_dataset",
                 value=type(dataset).__name__,
             )

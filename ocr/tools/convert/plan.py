@@ -141,7 +141,7 @@ def key_of(index: int) -> str:
 
 
 def _sizes(recipe: Recipe, source: FolderSource, on_bad_sample: str) -> NDArray[np.int64]:
-    """Estimated bytes of each page: those of its file, or the mean of some ready pages."""
+    """Estimated bytes of each page: its file's, or the mean of some ready pages."""
     if recipe.kind != RAW:
         found = list(islice(_ready_bytes(recipe, source, on_bad_sample), PROBES))
         return np.full(len(source), sum(found) // max(1, len(found)))

@@ -123,7 +123,7 @@ def write_done(shard: Path, receipt: ShardReceipt) -> None:
 
 
 def read_done(shard: Path) -> ShardReceipt | None:
-    """The receipt of a shard; None if there is no valid one."""
+    """The receipt of a shard; None without a valid one."""
     try:
         return ShardReceipt.from_json(done_file(shard).read_bytes())
     except OSError:

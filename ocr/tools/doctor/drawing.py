@@ -12,7 +12,7 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
-from ocr.formats.validate import fault_of
+from ocr.formats.validate import points_error
 from ocr.geometry.orientation import apply_orientation, orientation_matrix
 from ocr.pipeline.decode import DAMAGE
 from ocr.tools.doctor.findings import Finding, Split
@@ -24,7 +24,7 @@ PICTURE_SIDE = 480
 # Word pictures are this wide for their height, so that they line up in rows.
 WORD_ASPECT = 1.5
 JPEG_QUALITY = 78
-# What --fix would write is drawn on top, so that it is visible.
+# Proposals of --fix are drawn on top, so that they are visible.
 LAYERS = ("word", "bad", "good")
 # There is nothing to see, opening the file is what went wrong, or it is not safe.
 NOT_DRAWN = frozenset({
@@ -80,7 +80,7 @@ def _outlines(finding: Finding, split: Split, facts: ImageFacts) -> list[tuple[s
     turn = orientation_matrix(facts.orientation, *facts.raw_size)
     as_is, turned = _same, partial(_moved, turn)
     page = split.annotations.pages.get(finding.image) if split.annotations else None
-    words = [word for word in page.words if fault_of(word.points) is None] if page else []
+    words = [word for word in page.words if points_error(word.points) is None] if page else []
     shapes = [np.array(word.points, dtype=np.float64).reshape(-1, 2) for word in words]
     raw = verdict is not None and verdict.best == "raw"
     right, wrong = (turned, as_is) if raw else (as_is, turned)

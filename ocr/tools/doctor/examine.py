@@ -40,12 +40,12 @@ Result = TypeVar("Result")
 CHUNK = 32
 """Images per chunk of a worker; reading one header takes 0.2 ms."""
 PAGES_AT_ONCE = 2000
-"""Pages whose outlines are in memory; those of a page with 50 words take 40 kB while they are judged."""
+"""Pages whose outlines are in memory; the outlines of 50 words take 40 kB while they are judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorSettings:
-    """How to examine a dataset; the defaults are those of training."""
+    """How to examine a dataset; the defaults are the same as in training."""
 
     annotation_format: str = "auto"
     annotation_frame: str = "auto"
@@ -151,7 +151,7 @@ def examine_split(
         )
     except (AnnotationError, OSError) as error:
         images = _inspect(name, folder, _images_among(files), settings, pool)
-        unreadable = [Finding(name, "", "annotation-error", fault) for fault in str(error).split("\n")]
+        unreadable = [Finding(name, "", "annotation-error", line) for line in str(error).split("\n")]
         return Split(name, folder, None, images), [*unreadable, *image_findings(name, images.items())]
     images = _inspect(name, folder, _images_among(files, annotations.pages), settings, pool)
     words = _Words(settings, pool)

@@ -24,11 +24,11 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of finding: how bad it is, what it means and what cures it."""
+    """One kind of finding: how bad it is, what it means and how to fix it."""
 
     severity: Severity
     meaning: str
-    cure: str
+    fix: str
 
 
 # In the order of the tables. Errors break training or teach something wrong, warnings lose or distort single words or
@@ -69,10 +69,10 @@ KINDS: dict[str, Kind] = {
     "unreferenced-file": Kind(
         "note", "a file that no annotation names and that is not a readable image", "Move it away"
     ),
-    # What a detector (--model) suspects: its word against that of the labels, so notes.
+    # What a detector (--model) suspects: its word against the labels', so notes.
     "suspect-page": Kind("note", "the labels fit another frame, or nothing", "Look at it; --fix moves them"),
     "suspect-duplicate": Kind("note", "two labels in one place", "Keep one; --fix drops the other"),
-    "suspect-shifted": Kind("note", "text of the label's size is beside it", "Draw it again; --fix moves it"),
+    "suspect-shifted": Kind("note", "text of the label's size is next to it", "Draw it again; --fix moves it"),
     "suspect-merged": Kind("note", "several pieces of text in one label", "Draw each; --fix splits it"),
     "suspect-missing": Kind("note", "text without a label", "Label it, or mark it illegible; --fix adds it"),
     "suspect-unsupported": Kind("note", "a label where the detector sees no text", "Look at it, and keep or remove it"),
@@ -115,8 +115,8 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """The page, the problem and the cure, in one line."""
-        return printable(f"{self.place}: {self.detail}. {KINDS[self.kind].cure}.")
+        """The page, the problem and the fix, in one line."""
+        return printable(f"{self.place}: {self.detail}. {KINDS[self.kind].fix}.")
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON; the keys are stable."""

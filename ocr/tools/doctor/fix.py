@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ocr.atomic import replacing
 from ocr.errors import ConfigError
 from ocr.formats import Annotations, Page, Word, write_native
-from ocr.formats.validate import fault_of
+from ocr.formats.validate import points_error
 from ocr.geometry.orientation import orientation_matrix
 from ocr.geometry.polygons import MIN_AREA
 from ocr.tools.doctor.findings import Finding, Report, Split
@@ -26,7 +26,7 @@ from ocr.tools.doctor.pages import is_training
 from ocr.tools.doctor.polygons import Points, clipped, find_doubles, is_out, is_sound, repaired
 
 RECORD_NAME = "doctor.json"
-# What can be done to a page or a word, in the singular.
+# Actions on a page or a word, in the singular.
 ACTIONS = {
     "page-dropped": ("page", "dropped"),
     "word-dropped": ("word", "dropped"),
@@ -81,9 +81,9 @@ class FixSummary:
 
 
 def write_fixed(report: Report, target: Path) -> FixSummary:
-    """Write `target/jsons/<split>.json` for every split that could be read, and link its images beside it.
+    """Write `target/jsons/<split>.json` for every split that could be read, and link its images next to it.
 
-    `target/doctor.json` lists the changes, and says which files a later call may replace.
+    `target/doctor.json` lists the changes, and says which files a later call can replace.
     """
     sources = [(split, split.annotations) for split in report.splits if split.annotations is not None]
     files = [target / "jsons" / f"{split.name}.json" for split, _ in sources]
@@ -121,7 +121,7 @@ def _refuse_sources(file: Path, sources: list[Path]) -> None:
         same = file.exists() and source.exists() and file.samefile(source)
         if same or source.resolve() in (file.resolve(), *file.resolve().parents):
             raise ConfigError(
-                f"--fix {file.parents[1]} would write {file} over its source {source}: name a new folder",
+                f"--fix {file.parents[1]} would write {file} over its source {source}. Name a new folder",
                 setting="--fix",
                 value=file.parents[1],
                 path=file,
@@ -129,7 +129,7 @@ def _refuse_sources(file: Path, sources: list[Path]) -> None:
 
 
 def _refuse_others(record: Path, files: Sequence[Path]) -> None:
-    """Only what an earlier call wrote may be replaced; the record names it."""
+    """Only files of an earlier call can be replaced; the record names them."""
     try:
         document = json.loads(record.read_bytes())
         own = {Path(written).name for written in document["written"]} | {record.name}
@@ -138,7 +138,7 @@ def _refuse_others(record: Path, files: Sequence[Path]) -> None:
     for file in (record, *files):
         if file.name not in own and file.exists():
             raise ConfigError(
-                f"--fix {record.parent} would replace {file}, which it did not write: name another folder, "
+                f"--fix {record.parent} would replace {file}, which it did not write. Name another folder, "
                 "or remove it",
                 setting="--fix",
                 value=record.parent,
@@ -150,8 +150,8 @@ def _refuse_other_images(split: Split, target: Path) -> None:
     link = target / "images" / split.name
     if (link.exists() or link.is_symlink()) and link.resolve() != split.folder.resolve():
         raise ConfigError(
-            f"--fix {target} would put the annotations of {split.folder} next to the images of {link.resolve()}: "
-            f"name another folder, or remove {link}",
+            f"--fix {target} would put the annotations of {split.folder} next to the images of {link.resolve()}. "
+            f"Name another folder, or remove {link}",
             setting="--fix",
             value=target,
             path=link,
@@ -233,9 +233,9 @@ def fix_word(
     word: Word, matrix: NDArray[np.float64], page: tuple[int, int]
 ) -> tuple[Word | None, list[tuple[str, str]]]:
     """The word as it should be, or None, and the (action, reason) of each change but the turn of its page."""
-    fault = fault_of(word.points)
-    if fault is not None:
-        return None, [("word-dropped", f"bad-points: {fault}")]
+    problem = points_error(word.points)
+    if problem is not None:
+        return None, [("word-dropped", f"bad-points: {problem}")]
     taken: list[tuple[str, str]] = []
     text: Any = word.text
     if not isinstance(text, str | None):

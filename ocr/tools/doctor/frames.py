@@ -18,7 +18,7 @@ from ocr.tools.doctor.images import ImageFacts, read_upright
 Outlines = Sequence[NDArray[np.float64]]
 
 # Measured on 30 real receipts in all eight orientations, at this side: the paired t of the right frame is 5 or more
-# (mirrored centred text is the hardest), that of the wrong one -5 or less.
+# (mirrored centred text is the hardest), the wrong one's -5 or less.
 EVIDENCE_SIDE = 512
 CLEAR_T = 3.0
 # With fewer words a t means little; then the right frame must hold twice the edges of the other.
@@ -86,7 +86,7 @@ def _ask_pixels(facts: ImageFacts, outlines: Outlines) -> tuple[str | None, bool
 
 
 def frame_by_pixels(page: NDArray[np.uint8], facts: ImageFacts, outlines: Outlines) -> str | None:
-    """The frame in which the polygons clearly cover more edges, word by word; None if there is no clear winner."""
+    """The frame in which the polygons clearly cover more edges, word by word; None without a clear winner."""
     gray = np.asarray(cv2.cvtColor(page, cv2.COLOR_RGB2GRAY), dtype=np.float32)
     edges = np.abs(cv2.Sobel(gray, cv2.CV_32F, 1, 0)) + np.abs(cv2.Sobel(gray, cv2.CV_32F, 0, 1))
     width, height = facts.size_in("upright")

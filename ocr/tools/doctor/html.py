@@ -63,7 +63,7 @@ def _kind(report: Report, name: str, findings: Sequence[Finding]) -> dict[str, A
         "name": name,
         "severity": KINDS[name].severity,
         "meaning": KINDS[name].meaning,
-        "cure": KINDS[name].cure,
+        "fix": KINDS[name].fix,
         "count": len(findings),
         "counts": [in_count(count) if count else "·" for count in counts],
         "pictures": pictures,

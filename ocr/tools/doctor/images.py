@@ -120,7 +120,7 @@ def _format_of(stream: IO[bytes]) -> str:
 def _check_pixels(path: Path, header: Header, deep: bool) -> tuple[str | None, str]:
     """The kind and the detail of what is wrong with the pixels, or (None, "")."""
     try:
-        # Without its end marker a JPEG may be whole or cut short: only decoding shows which.
+        # Without its end marker a JPEG can be whole or cut short: only decoding shows which.
         deep = deep or _lacks_end(path, header.format)
         if header.format == "PNG":
             # Pillow checks the sum of every PNG chunk without decoding; for most other formats verify() does nothing.
@@ -137,7 +137,7 @@ def _check_pixels(path: Path, header: Header, deep: bool) -> tuple[str | None, s
 
 
 def _lacks_end(path: Path, file_format: str) -> bool:
-    """Whether a JPEG has no end marker. Bytes behind it (a phone's video, padding) are fine."""
+    """Whether a JPEG has no end marker. Bytes after it (a phone's video, padding) are fine."""
     if file_format not in JPEG_FORMATS:
         return False
     with path.open("rb") as file:
@@ -177,7 +177,8 @@ def same_bytes(images: Sequence[ImageFacts]) -> list[list[int]]:
 def read_upright(facts: ImageFacts, longest_side: int) -> tuple[NDArray[np.uint8], str]:
     """The upright page in RGB, its longest side at most `longest_side`, and what a strict decoder said against it.
 
-    The pixels are those of training, damaged pages included; a page that training cannot decode raises one of DAMAGE.
+    The pixels are the same as in training, damaged pages included; a page that training cannot decode raises one of
+    DAMAGE.
     """
     data = facts.path.read_bytes()
     # Whether the page is too large was judged when its header was read.

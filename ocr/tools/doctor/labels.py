@@ -16,7 +16,7 @@ from rich.progress import track
 
 from ocr.errors import ConfigError
 from ocr.formats.annotation import Annotations, Page, Word
-from ocr.formats.validate import fault_of
+from ocr.formats.validate import points_error
 from ocr.formats.write import check_tasks, write_annotations
 from ocr.geometry.orientation import orientation_matrix
 from ocr.geometry.polygons import Polygons, move_points
@@ -38,7 +38,7 @@ Checked = tuple[Place, int, "list[Suspect]"]
 
 
 def model_path(model: str) -> Path | None:
-    """The file of a model as `--model` names it; None for that of the package."""
+    """The file of a model as `--model` names it; None for the bundled one."""
     if model == PACKAGED:
         return None
     path = Path(model)
@@ -110,7 +110,7 @@ def predict_page(detector: Detector, path: Path) -> PageInput:
 def sound_words(split: Split, image: str) -> list[Word]:
     """The words of a page that are polygons; the index of a suspect counts these."""
     page = split.annotations.pages[image] if split.annotations else None
-    return [word for word in page.words if fault_of(word.points) is None] if page else []
+    return [word for word in page.words if points_error(word.points) is None] if page else []
 
 
 def to_upright(split: Split, image: str) -> NDArray[np.float64]:
@@ -151,7 +151,7 @@ def _checked(model: Path | None, places: Sequence[Place], splits: Mapping[str, S
 
 
 def _finding(split: Split, image: str, suspect: Suspect) -> Finding:
-    """Points are those of the annotation's frame, as in every finding."""
+    """Points are in the annotation's frame, as in every finding."""
     back = np.asarray(np.linalg.inv(to_upright(split, image)), dtype=np.float64)
 
     def written(outline: NDArray[np.float32]) -> tuple[tuple[float, float], ...]:
@@ -178,7 +178,7 @@ Taken = list[tuple[str | None, str, str]]
 
 
 def propose(page: Page, findings: Sequence[Finding], size: tuple[int, int]) -> tuple[Page, Taken]:
-    """The page with what its suspects should be, in the frame of its points; `size` is that of the page there."""
+    """The page with what its suspects should be, in the frame of its points; `size` is the page's there."""
     taken: Taken = []
     if not findings:
         return page, taken
@@ -213,7 +213,7 @@ def _replaced(word: Word, outlines: list[list[list[float]]]) -> list[Word]:
 
 
 def _moved(word: Word, matrix: NDArray[np.float64]) -> Word:
-    if fault_of(word.points) is not None:
+    if points_error(word.points) is not None:
         return word
     points = np.array(word.points, dtype=np.float32).reshape(-1, 2)
     return replace(word, points=np.round(move_points(points, matrix).astype(np.float64), 2).tolist())

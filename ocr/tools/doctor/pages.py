@@ -35,7 +35,7 @@ def find_splits(data: Path, wanted: Sequence[str] | None = None) -> list[tuple[s
     for name in wanted or ():
         if name not in known:
             raise ConfigError(
-                f"{data}: there is no split {name!r}: {near_names(name, known)}",
+                f"{data}: split {name!r} does not exist. {near_names(name, known)}",
                 setting="--split",
                 value=name,
                 path=data,
@@ -77,9 +77,9 @@ def _plain(name: str) -> str:
 def unreferenced_files(
     split: str, annotations: Annotations, files: Iterable[str], images: Mapping[str, ImageFacts], folder: Path
 ) -> list[Finding]:
-    """Files without a page: a good image may be lost work, anything else only takes room."""
+    """Files without a page: a good image can be lost work, anything else only takes room."""
     findings = []
-    # Labels may be beside the images.
+    # Labels can be next to the images.
     labels = {os.path.realpath(label) for label in annotations.files}
     for file in files:
         if file in annotations.pages or os.path.realpath(folder / file) in labels:

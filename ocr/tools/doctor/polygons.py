@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ocr.formats.annotation import Page, Word
 from ocr.formats.lines import shorten
-from ocr.formats.validate import fault_of
+from ocr.formats.validate import points_error
 from ocr.geometry.polygons import MIN_AREA
 from ocr.tools.doctor.findings import Finding
 
@@ -40,11 +40,11 @@ def parse_words(split: str, pages: Mapping[str, Page]) -> tuple[list[Outline], l
     findings: list[Finding] = []
     for image, page in pages.items():
         for word in page.words:
-            fault = fault_of(word.points)
-            if fault is None:
+            problem = points_error(word.points)
+            if problem is None:
                 outlines.append(Outline(image, word, np.array(word.points, dtype=np.float64).reshape(-1, 2)))
             else:
-                detail = f"{fault} (the points are {shorten(word.points)})"
+                detail = f"{problem} (the points are {shorten(word.points)})"
                 findings.append(Finding(split, image, "bad-points", detail, word.key))
             text: Any = word.text
             if not isinstance(text, str | None):

@@ -90,7 +90,7 @@ def _kinds_table(report: Report) -> Table:
 
 
 def _print_kind(console: Console, kind: str, findings: list[Finding], examples: int) -> None:
-    console.print(Text.assemble("\n", (kind, STYLES[KINDS[kind].severity]), f"  {KINDS[kind].cure}."))
+    console.print(Text.assemble("\n", (kind, STYLES[KINDS[kind].severity]), f"  {KINDS[kind].fix}."))
     for finding in findings[:examples]:
         place = finding.place if finding.image else finding.split
         console.print(Text.assemble("  ", (place, "cyan"), f"  {printable(finding.detail)}"), soft_wrap=True)

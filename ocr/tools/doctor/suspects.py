@@ -1,7 +1,7 @@
 """Labels that a detector contradicts: unlabelled text, and labels that are doubled, shifted, merged or on no text.
 
 A rule looks at one page and returns suspects, each with a score from 0 to 1, a reason, and what would be right. How
-many faults are found that were put into real labels: docs/errors.md.
+many errors are found that were put into real labels: docs/errors.md.
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ def _turn_level(boxes: Polygons) -> NDArray[np.float64]:
 MIN_SCORE = 0.1
 """Suspects below it are not worth a look."""
 COMMON = 0.02
-"""From this share of the labels on, a kind of suspect is as likely a habit of the detector as a fault."""
+"""From this share of the labels on, a kind of suspect is as likely a habit of the detector as an error."""
 GOOD_FIT = 0.6
 """IoU of a label with a box from which it is where it should be."""
 SAME_SIZE = 0.5

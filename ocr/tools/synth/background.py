@@ -160,7 +160,7 @@ def _fingers(rng: np.random.Generator, table: NDArray[np.float32]) -> None:
 
 
 def _paper_shadow(rng: np.random.Generator, scene: Scene, size: tuple[int, int], reach: float) -> NDArray[np.float32]:
-    """A soft dark rim beside the paper, away from the lamp."""
+    """A soft dark rim next to the paper, away from the lamp."""
     border = walk_box((0.0, 0.0, scene.paper_width - 1.0, scene.paper_height - 1.0), 9)
     scale = size[0] / scene.width
     outline = scene.page_map.to_page(border) * scale + rng.uniform(-reach, reach, size=2)

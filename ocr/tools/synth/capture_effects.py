@@ -172,7 +172,7 @@ def to_gray(page: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def light(rng: np.random.Generator, page: NDArray[np.uint8], depth: float) -> NDArray[np.uint8]:
-    """Fall-off from one side, and in half of the cases the edge of somebody's shadow."""
+    """Fall-off from one side, and in half of the cases the edge of a person's shadow."""
     height, width = page.shape[:2]
     size = shade_size(width, height, 160)
     x = np.linspace(-1, 1, size[0], dtype=np.float32)[None]

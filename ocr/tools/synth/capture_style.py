@@ -30,7 +30,7 @@ class CaptureShares:
     bilevel: float
     """How many of the scans are black and white."""
     handwritten: float = 0.0
-    """How many somebody wrote over."""
+    """How many have handwriting over them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def compose_scene(
     pose = _choose_pose(rng, kind)
     aspect = paper_em[1] / paper_em[0]
     quad = _quad(rng, pose, aspect)
-    # The wave moves the paper's border too, so the extent is that of many points and not of the four corners.
+    # The wave moves the paper's border too, so the extent is taken from many points and not from the four corners.
     extent = _waved(walk_box((0, 0, 1, aspect), 33), pose)
     corners = np.array([[0, 0], [1, 0], [1, aspect], [0, aspect]], dtype=np.float32)
     spread = move_points(extent.astype(np.float32), _perspective(corners, quad))

@@ -94,7 +94,7 @@ def fill_in(sheet: Sheet, x: float, y: float, right: float) -> None:
 
 
 def _fields(sheet: Sheet, left: float, right: float, y: float) -> float:
-    """Names with colons, values on rules beside them, in one to three columns."""
+    """Names with colons, values on rules next to them, in one to three columns."""
     rng = sheet.rng
     columns = int(rng.choice([1, 1, 2, 2, 3]))
     kind, pitch = label_kind(sheet), float(rng.uniform(1.3, 2.8)) * sheet.tall

@@ -56,7 +56,7 @@ def blend(paper: NDArray[np.uint8], mark: Mark, rows: NDArray[np.float32], colum
 
 
 def press(rng: np.random.Generator, blank: Plane, printed: Plane, look: Look, em: float) -> Plane:
-    """The printed sheet after the printer's faults and the fading of the print."""
+    """The printed sheet after the printer's defects and the fading of the print."""
     ink = spread(rng, np.asarray(cv2.subtract(blank, printed), dtype=np.uint8), em)
     if look.method == "matrix" and em >= _MIN_DOTS_EM:
         ink = dots(rng, ink, em)

@@ -53,7 +53,7 @@ def _title(sheet: Sheet, left: float, right: float, y: float) -> float:
 
 
 def _parties(sheet: Sheet, left: float, right: float, y: float) -> float:
-    """The buyer's address beside numbers and dates, in a box in some cases."""
+    """The buyer's address next to numbers and dates, in a box in some cases."""
     rng = sheet.rng
     kind, bold = sheet.kind(sheet.faces.typed), sheet.kind(sheet.faces.bold, float(rng.uniform(0.75, 1.0)))
     pitch = float(rng.uniform(1.25, 1.6)) * sheet.tall
@@ -119,7 +119,7 @@ def _totals(sheet: Sheet, right: float, y: float, total: float) -> float:
 
 
 def _terms(sheet: Sheet, left: float, right: float, y: float) -> float:
-    """Terms and bank in small print; a code beside them in some cases."""
+    """Terms and bank in small print; a code next to them in some cases."""
     rng = sheet.rng
     if y > sheet.height - 8:
         return y

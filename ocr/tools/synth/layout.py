@@ -88,7 +88,7 @@ MIN_HEIGHT = 0.75
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """A word as it is printed: the tight box of its ink is that of its strip."""
+    """A word as it is printed: the tight box of its ink is the box of its strip."""
 
     text: str
     mark: Mark

@@ -13,7 +13,7 @@ _CLOSINGS = ("Sincerely,", "Yours faithfully,", "Very truly yours,", "Kind regar
 
 
 def write_letter(sheet: Sheet) -> None:
-    """One page from the letterhead to the copies; it may end anywhere on the sheet."""
+    """One page from the letterhead to the copies; it can end anywhere on the sheet."""
     rng = sheet.rng
     margin = float(rng.uniform(0.07, 0.15)) * sheet.width
     left, right = margin, sheet.width - margin

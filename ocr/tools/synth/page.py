@@ -84,7 +84,7 @@ def render_page(
 
 
 def print_sheet(rng: np.random.Generator, scene: Scene, layout: Layout, look: Look) -> NDArray[np.uint8]:
-    """The sheet with its print, and in some cases what somebody wrote over it, (H, W, 3)."""
+    """The sheet with its print, and in some cases handwriting over it, (H, W, 3)."""
     blank = make_paper(rng, scene)
     printed = blank.copy()
     paint(rng, printed, layout)
@@ -101,7 +101,7 @@ def page_polygon(run: Run, scene: Scene) -> Points:
 
 
 def _word(number: int, run: Run, polygon: Points, gray: NDArray[np.uint8]) -> Word:
-    # Fading, light and a threshold may take a line away: what nobody can see is no text to learn.
+    # Fading, light and a threshold can take a line away: invisible text is not text to learn.
     illegible = run.illegible or not is_visible(gray, polygon)
     across, down = polygon[len(polygon) // 2 - 1] - polygon[0]
     orientation = "Curved" if len(polygon) > 4 else "Vertical" if abs(down) > abs(across) else "Horizontal"

@@ -60,7 +60,7 @@ class Sheet:
         return self.printer.rng
 
     def is_full(self, y: float) -> bool:
-        """Whether there is no room for a line at y."""
+        """Whether a line at y does not fit."""
         return y > self.height - 1.5
 
     def kind(self, face: str, size: float = 1.0, *, spaced: bool = False) -> Type:
@@ -88,7 +88,7 @@ class Sheet:
         return x + width
 
     def dashes(self, text: str, x: float, y: float, kind: Type) -> None:
-        """Signs that fill a line and that nobody reads."""
+        """Signs that fill a line without being text."""
         self.printer.text(text, kind, x * self.em, y * self.em, labelled=False)
 
     def paragraph(
@@ -139,13 +139,13 @@ class Sheet:
             x, end = x + drawn.shape[1] / self.em, match.end()
 
     def signature(self, x: float, y: float, width: float, height: float) -> None:
-        """A signature over a line; nobody can read it, so it is ignored."""
+        """A signature over a line; it is illegible, so it is ignored."""
         thick = max(1, round(self.em * float(self.rng.uniform(0.06, 0.14))))
         drawn = draw_signature(self.rng, round(width * self.em), round(height * self.em), thick)
         self.ignored(drawn, x, y - height)
 
     def ignored(self, coverage: NDArray[np.uint8], x: float, y: float, color: Color | None = None) -> None:
-        """A shape that may pass for text."""
+        """A shape that can pass for text."""
         baseline = y * self.em + coverage.shape[0]
         self.printer.shape(coverage, x * self.em, y * self.em, "", baseline, 1.0, color=color, illegible=True)
 

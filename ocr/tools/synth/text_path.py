@@ -96,7 +96,7 @@ def lay_down(coverage: NDArray[np.uint8], strip: Strip) -> tuple[NDArray[np.uint
     return np.asarray(laid, dtype=np.uint8), left, top
 
 
-# An outline may leave the line it stands for by this many pixels: under half the margin of the smallest text.
+# An outline can leave the line it stands for by this many pixels: under half the margin of the smallest text.
 TOLERANCE = 0.4
 # Points along each long edge of a curved line; twice as many in its polygon.
 CURVED_EDGES = (4, 5, 6, 7)
@@ -179,7 +179,7 @@ def trace(strip: Strip, page_map: PageMap) -> Points:
 
 
 def _departures(edge: Points, per_edge: int) -> tuple[NDArray[np.float64], Points]:
-    """How far the curve runs beside each chord, (chords, steps), and the chords' unit normals, (chords, 2)."""
+    """How far the curve runs from each chord, (chords, steps), and the chords' unit normals, (chords, 2)."""
     step = (_DENSE - 1) // (per_edge - 1)
     start, chord = edge[:-1:step], edge[step::step] - edge[:-1:step]
     normals = np.stack([-chord[:, 1], chord[:, 0]], axis=1) / np.hypot(*chord.T)[:, None]
@@ -194,5 +194,5 @@ def _sag(edge: Points, per_edge: int) -> float:
 def _balanced(edge: Points, per_edge: int) -> Points:
     departures, normals = _departures(edge, per_edge)
     sags = departures[:, departures.shape[1] // 2, None] * normals
-    beside = np.concatenate([sags[:1], (sags[:-1] + sags[1:]) / 2, sags[-1:]])
-    return np.asarray(edge[:: departures.shape[1]] + beside / 2, dtype=np.float64)
+    averaged = np.concatenate([sags[:1], (sags[:-1] + sags[1:]) / 2, sags[-1:]])
+    return np.asarray(edge[:: departures.shape[1]] + averaged / 2, dtype=np.float64)

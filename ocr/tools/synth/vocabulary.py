@@ -262,7 +262,7 @@ def address(rng: np.random.Generator) -> list[str]:
 
 
 def value(rng: np.random.Generator) -> str:
-    """What somebody fills into a field."""
+    """A value for a field of a form."""
     makers = (person, firm, amount, long_date, code, phone)
     kind = int(rng.integers(len(makers) + 2))
     text = makers[kind](rng) if kind < len(makers) else phrase(rng, int(rng.integers(1, 6)))
@@ -270,7 +270,7 @@ def value(rng: np.random.Generator) -> str:
 
 
 def phrase(rng: np.random.Generator, count: int) -> str:
-    """A few words that are no sentence."""
+    """A few words that do not form a sentence."""
     return " ".join(prose(rng, count)).rstrip(".,")
 
 

@@ -154,35 +154,35 @@ def _check_numbers(
     low, high = megapixels
     if not 0.05 <= low <= high <= 100:
         raise ConfigError(
-            f"megapixels {low} to {high}: put the smaller one first, both between 0.05 and 100",
+            f"megapixels {low} to {high}. Put the smaller one first, both between 0.05 and 100",
             setting="megapixels",
             value=megapixels,
         )
     if workers is not None and workers < 0:
         raise ConfigError(
-            f"--workers {workers}: set 0 to work in this process, or a number of processes",
+            f"--workers {workers}. Set 0 to work in this process, or a number of processes",
             setting="--workers",
             value=workers,
         )
     if not 0 <= exif_share <= 1:
         raise ConfigError(
-            f"exif_share {exif_share}: set a share between 0 and 1", setting="exif_share", value=exif_share
+            f"exif_share {exif_share}. Set a share between 0 and 1", setting="exif_share", value=exif_share
         )
 
 
 def _claim(out: Path, counts: dict[str, int], *, overwrite: bool) -> None:
     """Make sure that nothing but an earlier result of this command is replaced."""
     if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out} is a file: pass a folder to write to", path=out)
+        raise ConfigError(f"{out} is a file. Pass a folder to write to", path=out)
     if not out.is_dir() or not any(out.iterdir()):
         return
     if not (out / RECIPE).is_file():
         raise ConfigError(
-            f"{out} holds files that were not made here (no {RECIPE} in it): choose another folder", path=out
+            f"{out} holds files that were not made here (no {RECIPE} in it). Choose another folder", path=out
         )
     if not overwrite:
         raise ConfigError(
-            f"{out} already holds synthetic pages: add --overwrite, or choose another folder",
+            f"{out} already holds synthetic pages. Add --overwrite, or choose another folder",
             setting="--overwrite",
             path=out,
         )

@@ -75,7 +75,7 @@ def update_average(average: AveragedModel, current: nn.Module, decay: float) -> 
 
 
 def warm_weight(updates: int, decay: float) -> float:
-    """The weight of the average against that of one more step, after so many updates."""
+    """The weight of the average against one more step, after so many updates."""
     return min(decay, (1 + updates) / (10 + updates))
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 
 class SaveOnInterrupt(lightning.Callback):
-    """Write `last.ckpt` when the run is interrupted; not when it fails, because the weights may be the cause."""
+    """Write `last.ckpt` when the run is interrupted; not when it fails, because the weights might be the cause."""
 
     def __init__(self, folder: str | Path, console: Console | None = None) -> None:
         self.path = Path(folder) / "last.ckpt"

@@ -65,8 +65,8 @@ class ScoredPage:
 class WorstPages(lightning.Callback):
     """Keeps the worst pages of each validation, from the scores that it computes anyway.
 
-    The list is that of the best validation, whose weights are those of best.ckpt; worst_pages.json is written whenever
-    there is a better one. Labels are green in the drawings, boxes red.
+    The list is of the best validation, whose weights are in best.ckpt; worst_pages.json is written whenever there is a
+    better one. Labels are green in the drawings, boxes red.
     """
 
     def __init__(

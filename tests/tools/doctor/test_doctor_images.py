@@ -302,8 +302,8 @@ def test_an_orientation_that_does_not_exist_counts_as_upright(dataset: SmallData
     assert dataset.examine().splits[0].images["a.jpg"].orientation == 1
 
 
-def test_every_kind_has_a_severity_a_meaning_and_a_cure() -> None:
-    assert all(kind.severity in ("error", "warning", "note") and kind.meaning and kind.cure for kind in KINDS.values())
+def test_every_kind_has_a_severity_a_meaning_and_a_fix() -> None:
+    assert all(kind.severity in ("error", "warning", "note") and kind.meaning and kind.fix for kind in KINDS.values())
 
 
 def test_label_files_in_use_are_not_stray(dataset: SmallDataset) -> None:

@@ -105,7 +105,7 @@ def test_labels_of_a_page_of_another_size_are_one_suspect_with_the_scale(scale):
     assert wrong.truth.moved(found.matrix).bounds == pytest.approx(right.truth.bounds, abs=3)
 
 
-def test_labels_that_fit_in_no_frame_are_one_suspect_without_a_cure():
+def test_labels_that_fit_in_no_frame_are_one_suspect_without_a_fix():
     elsewhere: list[Box] = [(180, 180 + 12 * at, 190 + 3 * at, 186 + 12 * at) for at in range(5)]
     (found,) = suspects(elsewhere)
     assert (found.kind, found.matrix) == ("page", None)
