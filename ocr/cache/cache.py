@@ -88,6 +88,8 @@ class Cache:
         value = unchecked(found)
         if value is None:
             return Kept(None, "invalid")
+        if not self._to_recheck:
+            return Kept(value, "hit")
         with self._lock:
             recheck = self._to_recheck > 0
             self._to_recheck -= recheck
