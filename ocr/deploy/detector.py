@@ -209,7 +209,7 @@ def _boxes(settings: DetectorSettings, changes: Mapping[str, Any], polygons: str
     for name in changes:
         if name not in known:
             raise ConfigError(
-                f"boxes: {name} is not a setting of BoxesFromMap: {near_names(name, known)}",
+                f"boxes: {name} is not a setting of BoxesFromMap. {near_names(name, known)}",
                 setting=f"boxes.{name}",
                 value=changes[name],
             )

@@ -43,7 +43,9 @@ Save = Callable[[Path, ModelInfo], None]
 def check_format(format: str, precision: str) -> None:
     """Raise ConfigError, or name the extra that is missing, before anything is computed."""
     if format not in PRECISIONS:
-        raise ConfigError(f"--to {format}: {near_names(str(format), list(PRECISIONS))}", setting="--to", value=format)
+        raise ConfigError(
+            f"--to {format} is unknown. {near_names(str(format), list(PRECISIONS))}", setting="--to", value=format
+        )
     if precision not in PRECISIONS[format]:
         raise ConfigError(
             f"--precision {precision} is not available for --to {format}, which has {', '.join(PRECISIONS[format])}",

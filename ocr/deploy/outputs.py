@@ -53,7 +53,7 @@ def check_formats(formats: Sequence[str]) -> None:
     for format in formats:
         if format not in KNOWN:
             raise ConfigError(
-                f"formats={list(formats)}: {format}: {near_names(str(format), list(KNOWN))}",
+                f"formats={list(formats)}: {format} is unknown. {near_names(str(format), list(KNOWN))}",
                 setting="formats",
                 value=format,
             )

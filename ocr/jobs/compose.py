@@ -109,7 +109,9 @@ def explain(error: Exception) -> ConfigError:
     cause = error.__cause__
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
-        return ConfigError(f"{group}={name}: {near_names(name, list(error.options))}", setting=group, value=name)
+        return ConfigError(
+            f"{group}={name} is unknown. {near_names(name, list(error.options))}", setting=group, value=name
+        )
     if isinstance(error, OverrideParseException):
         form = "is not of the form KEY=VALUE, such as trainer.max_epochs=5"
         return ConfigError(f"{error.override} {form} ({_first_lines(error)})", value=error.override)
@@ -121,8 +123,12 @@ def explain(error: Exception) -> ConfigError:
 
 def _explain_unknown_key(full_key: str, key: str, parent: DictConfig) -> ConfigError:
     elsewhere = [path for path in _paths(parent._get_root()) if path.rpartition(".")[2] == key][:MAX_ELSEWHERE]
-    hint = f"did you mean {' or '.join(elsewhere)}?" if elsewhere else near_names(key, [str(name) for name in parent])
-    problem = f"{full_key} is not a setting: {hint} (to add it all the same: +{full_key}=VALUE)"
+    hint = (
+        f"Did you mean {' or '.join(elsewhere)}?"
+        if elsewhere
+        else f"{near_names(key, [str(name) for name in parent])}."
+    )
+    problem = f"{full_key} is not a setting. {hint} To add it all the same: +{full_key}=VALUE"
     return ConfigError(problem, setting=full_key)
 
 

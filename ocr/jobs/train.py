@@ -92,7 +92,7 @@ def check_monitored(config: DictConfig, scores: list[str]) -> None:
         monitored = str(node.get("monitor") or "") if is_theirs else ""
         if monitored and not monitored.startswith("train/") and monitored not in scores:
             raise ConfigError(
-                f"callbacks.{name}.monitor={monitored}: {near_names(monitored, scores)}",
+                f"callbacks.{name}.monitor={monitored} is unknown. {near_names(monitored, scores)}",
                 setting=f"callbacks.{name}.monitor",
                 value=monitored,
             )
