@@ -17,7 +17,7 @@ from ocr.pipeline.source import Source
 MAX_PAGES_READ = 1000
 MAX_LABELS_READ = 50
 QUAD_CORNERS = 4
-MIN_QUADS = 0.99
+MIN_QUADS = 0.95
 
 
 def fingerprint_data(dataset: object) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def fingerprint_data(dataset: object) -> dict[str, Any]:
 
 
 def kind_of_polygons(source: Source) -> str:
-    """quad: of the labels of up to 50 evenly spread pages, 99 in 100 have four corners; otherwise curved."""
+    """quad: of the labels of up to 50 evenly spread pages, 95 in 100 have four corners; otherwise curved."""
     corners = Counter[bool]()
     for index in range(0, len(source), -(-len(source) // MAX_LABELS_READ)):
         # Pages that cannot be read are reported by the training itself.
