@@ -114,6 +114,11 @@ class Target:
         return bound
 
     @property
+    def figure(self) -> Figure:
+        """The number without its bound."""
+        return Figure(self.value, self.unit, self.digits, self.measured)
+
+    @property
     def is_met(self) -> bool:
         """A value that is not a number misses its target."""
         return self.value >= self.bound if self.at_most is None else self.value <= self.bound
@@ -228,6 +233,7 @@ class Place:
     columns: Sequence[str] = ()
     caption: str = ""
     """The beginning of a caption."""
+    with_targets: bool = True
 
     def tables(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
         """The chosen rows by their caption."""
@@ -235,6 +241,8 @@ class Place:
         for row in rows:
             if row.caption.startswith(self.caption) and re.search(self.rows, row.name):
                 cells = {name: row.cells[name] for name in self.columns if name in row.cells} or row.cells
+                if not self.with_targets:
+                    cells = {name: cell.figure if isinstance(cell, Target) else cell for name, cell in cells.items()}
                 found.setdefault(row.caption, []).append(Row(row.name, cells, row.caption))
         return found
 

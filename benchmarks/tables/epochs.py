@@ -85,7 +85,7 @@ MEASURES = {
 
 @benchmark(
     "epochs",
-    table=["results#epochs", Place("README#epochs", "^(v|t|w)", (PLAIN, HERE, FASTER))],
+    table=["results#epochs", Place("README#epochs", "^(v|t)", (PLAIN, HERE, FASTER), with_targets=False)],
     rounds=5,
 )
 def epochs(data: Data) -> Iterator[Row | str]:

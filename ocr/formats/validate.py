@@ -77,7 +77,7 @@ def points_error(points: Any) -> str | None:
     """What is wrong with the points of a word, in a few words; None if they form a polygon.
 
     >>> points_error([[0, 0], [9, 0]])
-    'has 2 points, and a polygon needs 3'
+    'has 2 points, expected at least 3'
     """
     if type(points) not in _SEQUENCES:
         return "is not a list of points"
