@@ -125,7 +125,7 @@ def test_the_summary_lists_every_change(sick: SmallDataset, tmp_path: Path) -> N
     )
     dropped = {change["word"]: change["reason"] for change in document["changes"] if change["action"] == "word-dropped"}
     assert dropped == {
-        "two": "bad-points: has 2 points, and a polygon needs 3",
+        "two": "bad-points: has 2 points, expected at least 3",
         "flat": "degenerate-polygon",
         "far": "out-of-page",
     }
