@@ -224,11 +224,13 @@ class Reached:
                     lines[line] = tests
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """Of the line, else of its function, else of the module; its own tests first, then the quick ones."""
+        """Of the line, else of its function, else of the module, else of its test file; the quick ones first."""
         lines, stem = self.lines.get(mutant.module, {}), Path(mutant.module).stem
         first, last = mutant.function
         found = lines.get(mutant.line) or set().union(*(lines[line] for line in lines if first < line <= last))
         found = found or set().union(*lines.values())
+        # What only runs when tests are collected belongs to no test.
+        found = found or {test for test in self.seconds if Path(test.partition("::")[0]).stem == f"test_{stem}"}
         if mutant.module.startswith(KERNELS):  # Compiled lines are not traced.
             found = {test for test in self.seconds if test.startswith(("tests/geometry", "tests/evaluation"))}
         ordered = sorted(found, key=lambda test: (stem not in test.partition("::")[0], self.seconds[test], test))
