@@ -3,6 +3,7 @@
 import json
 import sys
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 from omegaconf import DictConfig
@@ -77,8 +78,18 @@ def test_the_model_of_the_config_is_measured_and_changed(config, tmp_path):
     assert "8 pages per step" in names
     assert found.step_seconds > 0
     assert found.step_cause == "only 2 pages per step"
-    assert any(row.how == "computed" for row in found.rows)
+    assert {row.how for row in found.rows} <= {"measured", "from parts", "computed"}
     assert "compile=true" in found.not_tried["compiled model"]
+
+
+@pytest.mark.parametrize(("seconds", "rows"), [(9.0, 1), (0.5, 0)])
+def test_more_cores_are_computed_where_they_would_be_faster(config, seconds, rows):
+    advisor = job.Advisor(config("step_ms=1"), str, *QUICK)
+    advisor._steps = 1.0
+    alone = SimpleNamespace(seconds=4.0)
+    found = SimpleNamespace(bottleneck="loader", seconds=seconds, rows=[])
+    advisor._add_computed(found, alone)
+    assert [(row.seconds, row.gain, row.how) for row in found.rows] == [(2.0, 4.5, "computed")] * rows
 
 
 def test_whole_epochs_verify_the_advice(config, tmp_path):
